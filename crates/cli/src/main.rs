@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod ending;
 mod exit;
 mod format;
 mod message;

@@ -1,5 +1,7 @@
 //! Progress on standard error, for work that takes longer than a second.
 
+#[cfg(feature = "machine")]
+use crate::output;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 #[cfg(feature = "machine")]
 use schedlab_lab::record::RecordProgress;
@@ -12,6 +14,9 @@ use std::time::Duration;
 #[cfg(feature = "machine")]
 use std::time::Instant;
 
+/// What Ctrl-C does to work that ends with an answer.
+const KEPT: &str = "  Ctrl-C ends it with what is finished";
+
 /// When work counts as long.
 const LONG: Duration = Duration::from_secs(1);
 
@@ -22,11 +27,32 @@ pub(crate) struct Progress {
     /// Ends `appears` when it is dropped.
     over: Option<mpsc::Sender<()>>,
     appears: Option<JoinHandle<()>>,
+    /// Whether one run is like another, so that the finished ones tell how long the others take.
+    even: bool,
 }
 
 impl Progress {
     pub(crate) fn new() -> Progress {
         Progress::with_verb("simulating")
+    }
+
+    /// Returns progress of work that ends with the answer of what is finished.
+    pub(crate) fn with_answer(verb: &str) -> Progress {
+        let progress = Progress::with_verb(verb);
+        progress.bar.set_prefix(format!("\n{KEPT}"));
+        progress
+    }
+
+    /// The same for runs of which some take a hundred times as long as others: no time is told.
+    pub(crate) fn of_uneven_runs(verb: &str) -> Progress {
+        let mut progress = Progress::with_answer(verb);
+        progress.even = false;
+        progress
+    }
+
+    /// Shows the best answer so far.
+    pub(crate) fn so_far(&self, best: &str) {
+        self.bar.set_prefix(format!("\n  so far: {best}\n{KEPT}"));
     }
 
     /// Returns progress of this work, such as `simulating`.
@@ -35,7 +61,7 @@ impl Progress {
         bar.set_style(style("{spinner} {msg} ({elapsed}, Ctrl-C ends it)"));
         bar.set_message(shown(verb).into_owned());
         if !std::io::stderr().is_terminal() {
-            return Progress { bar, over: None, appears: None };
+            return Progress { bar, over: None, appears: None, even: true };
         }
         let (over, ended) = mpsc::channel::<()>();
         let later = bar.clone();
@@ -45,14 +71,17 @@ impl Progress {
                 later.enable_steady_tick(Duration::from_millis(200));
             }
         });
-        Progress { bar, over: Some(over), appears: Some(appears) }
+        Progress { bar, over: Some(over), appears: Some(appears), even: true }
     }
 
     /// Shows that `done` of `all` runs are finished.
     pub(crate) fn set(&self, done: usize, all: usize) {
         if self.bar.length() != Some(all as u64) {
             self.bar.set_length(all as u64);
-            self.bar.set_style(style("{spinner} {msg} {bar:30} {pos}/{len} runs, {elapsed}{left}"));
+            let left = if self.even { "{left}" } else { "" };
+            self.bar.set_style(style(&format!(
+                "{{spinner}} {{msg}} {{bar:30}} {{pos}}/{{len}} runs, {{elapsed}}{left}{{prefix}}"
+            )));
         }
         self.bar.set_position(done as u64);
     }
@@ -86,6 +115,14 @@ fn left(elapsed: Duration, done: u64, all: u64) -> String {
     }
     let seconds = elapsed.as_secs_f64() * to_come as f64 / done as f64;
     format!(", {} left", HumanDuration(Duration::from_secs_f64(seconds.max(1.0))))
+}
+
+/// Says on a terminal how long work takes that has just begun.
+#[cfg(feature = "machine")]
+pub(crate) fn takes(what: &str) {
+    if std::io::stderr().is_terminal() {
+        output::warn(&format!("{what}; Ctrl-C ends it with the answer of what is measured\n"));
+    }
 }
 
 /// A line about long work whose end is not known, on a terminal only.

@@ -45,6 +45,6 @@ pub(crate) use matrix::matrix;
 pub(crate) use published::published;
 pub(crate) use scan::scan;
 pub(crate) use study::{Shown, study};
-pub(crate) use style::{Style, use_colors, wrap};
+pub(crate) use style::{Style, partial_line, use_colors, wrap};
 pub(crate) use totals::totals;
 pub(crate) use tune::tune;

@@ -25,6 +25,11 @@ const Lab = {
   dash(style) { return style < 2 ? (style ? [] : [2, 3]) : Lab.dashes[((style - 2) % 7 + Math.floor((style - 2) / 7)) % 4]; },
   color(style) { return Lab.css("--v" + (style < 2 ? style : 2 + (style - 2) % 7)); },
   redraw: [],
+  // Black or white, whichever is easier to read on a colour (the contrast of WCAG 2).
+  ink(dye) {
+    const [r, g, b] = dye.match(/[0-9a-f]{2}/gi).map((h) => { const v = parseInt(h, 16) / 255; return v <= 0.04045 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4); });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
+  },
 };
 
 Lab.axis = (more) => Object.assign({
@@ -147,6 +152,46 @@ Lab.series = (figure) => {
   });
 };
 
+// A number over the values of a setting, and a slider that goes from row to row.
+Lab.sweep = (figure) => {
+  const s = JSON.parse(figure.querySelector("script").textContent), slider = figure.querySelector("input"), said = figure.querySelector("output");
+  let line = 0, plot = null;
+  const scale = (v) => { const l = s.lines[line].scale; return v === null ? "" : l === "time" ? Lab.tick(v) : l === "part" ? +(v * 100).toPrecision(4) + " %" : +v.toPrecision(4) + ""; };
+  const at = () => +slider.value;
+  // A bar for where each number lies, and a line at the row of the slider.
+  const marks = { hooks: { draw: (u) => {
+    const g = u.ctx, l = s.lines[line], x = (i) => u.valToPos(i, "x", true), y = (v) => u.valToPos(v, "y", true), px = devicePixelRatio || 1;
+    g.save(); g.strokeStyle = Lab.color(2); g.globalAlpha = 0.35; g.lineWidth = 5 * px;
+    l.between.forEach((b, i) => { if (b) { g.beginPath(); g.moveTo(x(i), y(b[0])); g.lineTo(x(i), y(b[1])); g.stroke(); } });
+    g.globalAlpha = 1; g.lineWidth = px; g.strokeStyle = Lab.css("--ink");
+    g.beginPath(); g.moveTo(x(at()), u.bbox.top); g.lineTo(x(at()), u.bbox.top + u.bbox.height); g.stroke(); g.restore();
+  } } };
+  const build = Lab.chart(figure, () => {
+    const l = s.lines[line], all = l.at.concat(l.between.flatMap((b) => b || [])).filter((v) => v !== null), top = Math.max(...all, 0);
+    return {
+      data: [s.values.map((_, i) => i), l.at],
+      opts: {
+        scales: { x: { time: false, range: [-0.5, s.values.length - 0.5] }, y: { range: [Math.min(0, ...all), top * 1.08 || 1] } },
+        axes: [Lab.axis({ label: s.what, size: 30, incrs: [1, 2, 5, 10, 20], values: (_, v) => v.map((i) => (Number.isInteger(i) && s.values[i] !== undefined ? s.values[i] : "")) }),
+          Lab.axis({ label: l.name, size: 66, values: (_, v) => v.map(scale) })],
+        legend: { show: false }, cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
+        plugins: [marks, { hooks: { ready: (u) => { plot = u; u.over.addEventListener("click", () => { if (u.cursor.idx !== null) { slider.value = u.cursor.idx; say(); } }); } } }],
+        series: [{}, { label: l.name, stroke: Lab.color(2), width: 2, points: { show: true, size: 7, fill: Lab.color(2) } }],
+      },
+    };
+  });
+  const say = () => {
+    const name = s.what + " = " + s.values[at()];
+    slider.setAttribute("aria-valuetext", name);
+    said.replaceChildren(Lab.el("b", {}, name), ...s.lines.map((l) => Lab.el("div", {}, l.name + ": " + l.text[at()])));
+    if (plot) plot.redraw(false);
+  };
+  slider.addEventListener("input", say);
+  const buttons = figure.querySelectorAll(".choices button");
+  buttons.forEach((b) => b.addEventListener("click", () => { line = +b.dataset.line; buttons.forEach((o) => o.setAttribute("aria-pressed", o === b)); build(); }));
+  say();
+};
+
 // The percentile ladder: one line for each run from p50 to the maximum, its name at its end.
 Lab.ladder = (figure) => {
   const given = JSON.parse(figure.querySelector("script").textContent), box = figure.querySelector(".plot");
@@ -162,7 +207,9 @@ Lab.ladder = (figure) => {
     width = box.clientWidth;
     if (!width || !values.length) return;
     const line = 17, turn = 14, longest = Math.max(...curves.map((c) => c.name.length));
-    const right = Math.min(width * 0.42, longest * 6.6 + 14), left = 62, top = 12, bottom = 26;
+    const right = Math.min(width * 0.42, longest * 6.6 + 14), left = 62, top = 12;
+    // Where there is no room for the rungs beside each other, every second one stands higher.
+    const gap = (width - left - right - 18) / Math.max(1, rungs.length - 1), bottom = gap < 40 ? 39 : 26;
     // A name that is longer than its margin goes on in the next line, whole.
     const room = Math.max(6, Math.floor((right - 14) / 6.6));
     const folded = (name) => {
@@ -177,13 +224,13 @@ Lab.ladder = (figure) => {
     const height = Math.max(260, curves.reduce((sum, c) => sum + tall(c), 0) + top + bottom + 8);
     const lo = Math.log10(Math.min(...values)), hi = Math.log10(Math.max(...values)), pad = Math.max(0.08, (hi - lo) * 0.05);
     const Y = (v) => top + (hi + pad - Math.log10(Math.max(1, v))) / (hi - lo + 2 * pad) * (height - top - bottom);
-    const X = (i) => left + 6 + i / Math.max(1, rungs.length - 1) * (width - left - right - 18);
+    const X = (i) => left + 6 + i * gap;
     const all = svg("svg", { width, height, viewBox: "0 0 " + width + " " + height, "aria-hidden": "true" });
     for (let d = Math.ceil(lo - pad); d <= hi + pad; d++) {
       const y = Y(Math.pow(10, d));
       all.append(svg("line", { x1: left, x2: width - right, y1: y, y2: y, class: "grid" }), svg("text", { x: left - 8, y: y + 4, class: "axis end" }, Lab.tick(Math.pow(10, d))));
     }
-    rungs.forEach((r, i) => all.append(svg("text", { x: X(i), y: height - 6, class: "axis mid" }, r)));
+    rungs.forEach((r, i) => all.append(svg("text", { x: X(i), y: height - 6 - (gap < 40 && i % 2 ? 14 : 0), class: "axis mid" }, r)));
     const ends = curves.map((c) => { let i = c.ns.length - 1; while (i > 0 && c.ns[i] === null) i--; return { c, i, y: Y(c.ns[i]) }; }).sort((a, b) => a.y - b.y);
     // Names that would cover each other are pushed apart, all of them inside the picture.
     let below = top;

@@ -49,16 +49,14 @@ Lab.lanes = async (figure) => {
         since[prev] = c.why[i] === 1 || c.why[i] === 2 ? t : -1;
       }
       if (task >= 0) {
-        if (i && since[task] >= 0) { c.wait[i] = t - since[task]; c.wake[i] = woken[task]; if (c.wait[i] > 0) run.waits.push([c.wait[i], cpu, i]); }
+        if (i && since[task] >= 0) { c.wait[i] = t - since[task]; c.wake[i] = woken[task]; }
         since[task] = -1; woken[task] = -1; onCpu[task] = cpu;
       }
     }
-    run.waits.sort((a, b) => b[0] - a[0]);
-    run.waits.length = Math.min(run.waits.length, 200);
   };
   const runs = [];
   for (const run of given.runs) {
-    const r = Object.assign({ waits: [] }, run, decode(await unpack(run.data), run));
+    const r = Object.assign({}, run, decode(await unpack(run.data), run));
     delete r.data;
     follow(r);
     runs.push(r);
@@ -85,7 +83,10 @@ Lab.lanes = async (figure) => {
   // Where two runs do not fit on a screen, the one in which most happened says most.
   const first = runs.length && runs[0].cpus.length > 12 ? runs.reduce((best, r, i) => (r.events > runs[best].events ? i : best), 0) : 0;
   runs.forEach((r, i) => { r.on = i === first || first === 0 && (i < 4 && total + r.cpus.length <= 24); if (r.on) total += r.cpus.length; });
-  let picked = null, hover = null, followed = -1, lowest = 50;
+  // `lit`: which tasks are highlighted; null: all.
+  let picked = null, hover = null, lit = null, lowest = 50;
+  const nameOf = (who) => (who >= 0 ? given.tasks[who][0] : who === -1 ? "no task (idle)" : "unknown");
+  const { find, end } = Lab;
 
   const over = el("canvas", { className: "over", "aria-hidden": "true" });
   const canvas = el("canvas", { tabIndex: 0, "aria-describedby": figure.id + "-help", role: "application",
@@ -99,21 +100,59 @@ Lab.lanes = async (figure) => {
     b.onclick = () => { if (r.on && runs.filter((o) => o.on).length === 1) return; r.on = !r.on; b.setAttribute("aria-pressed", r.on); layout(); };
     bar.append(b);
   });
-  bar.append(el("span", { className: "gap" }), action("Longest wait", "Go to the longest wait (n: next, p: previous)", () => jump(1)),
+  const zoomers = [action("Longest wait", "Go to the longest wait (n: next, p: previous)", () => jump(1)),
     action("−", "Zoom out", () => zoom(2)), action("+", "Zoom in", () => zoom(0.5)), action("Whole", "Show everything (0)", () => set(begin, finish)),
-    action("Open in Perfetto", "Open these lanes in ui.perfetto.dev; the data stays in this browser", () => perfetto()));
-  const legend = el("ul", { className: "legend", "aria-label": "Tasks by CPU time; press to follow one" });
-  const key = (index, text) => {
-    const swatch = el("i");
-    const b = el("button", { type: "button", "aria-pressed": "false" }, swatch, text);
-    Lab.redraw.push(() => { swatch.style.background = Lab.css(index < 0 ? "--unknown" : "--c" + paint[index]); });
-    swatch.style.background = Lab.css(index < 0 ? "--unknown" : "--c" + paint[index]);
-    b.onclick = () => { followed = followed === index ? -1 : index; [...legend.querySelectorAll("button")].forEach((o) => o.setAttribute("aria-pressed", o === b && followed >= 0)); draw(); };
+    action("Thread lane", "A lane for the chosen thread, or none any more (t)", () => ownLane()),
+    action("Open in Perfetto", "Open these lanes in ui.perfetto.dev; the data stays in this browser", () => perfetto())];
+  const legend = el("ul", { className: "legend", "aria-label": "Tasks by CPU time; press to highlight them" });
+  const light = (chosen, button, text) => {
+    lit = chosen; turn = -1;
+    legend.querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", String(b === button)));
+    if (text !== undefined) status.textContent = text;
+    if (button && search.value) { search.value = ""; mark(""); }
+    drawOver(); draw(); renew();
+  };
+  const key = (dye, text, mine) => {
+    const swatch = el("i"), b = el(mine ? "button" : "span", mine ? { type: "button", "aria-pressed": "false" } : {}, swatch, text);
+    const paintIt = () => { swatch.style.background = Lab.css(dye); };
+    Lab.redraw.push(paintIt); paintIt();
+    if (mine) b.onclick = () => (b.getAttribute("aria-pressed") === "true" ? light(null, null, "") : light(given.tasks.map((_, t) => mine(classOf[t])), b, "Highlighted: " + text + "."));
     legend.append(el("li", {}, b));
   };
-  ranked.filter((c) => used[c] > 0).slice(0, 7).forEach((c) => key(c, names[c]));
-  const others = ranked.filter((c) => used[c] > 0).length - 7;
-  if (others > 0) { const s = el("i"); const dye = () => { s.style.background = Lab.css("--c7"); }; dye(); Lab.redraw.push(dye); legend.append(el("li", {}, el("span", { style: "" }, s, " " + others + " others"))); }
+  const inUse = ranked.filter((c) => used[c] > 0);
+  inUse.slice(0, 7).forEach((c) => key("--c" + paint[c], names[c], (k) => k === c));
+  if (inUse.length > 7) key("--c7", inUse.length - 7 + " others", (k) => paint[k] === 7 && used[k] > 0);
+  key("--ink", "waits");
+  const waiting = legend.lastChild;
+  // Search: what matches is highlighted here and marked in the tables of the page; Enter goes from wait to wait.
+  const search = el("input", { type: "search", placeholder: "Find a task", "aria-label": "Find a task by name or number; Enter goes to its longest wait", list: figure.id + "-tasks" });
+  const known = el("datalist", { id: figure.id + "-tasks" }, ...[...new Set(given.tasks.map((t) => t[0]))].slice(0, 500).map((value) => el("option", { value })));
+  const mark = (text) => document.querySelectorAll("table.data tbody th").forEach((th) => th.parentNode.classList.toggle("found", text !== "" && th.textContent.toLowerCase().includes(text)));
+  const seek = () => {
+    const text = search.value.trim().toLowerCase(), hits = given.tasks.map((t) => text !== "" && t[0].toLowerCase().includes(text));
+    const found = given.tasks.filter((_, t) => hits[t]).map((t) => t[0]), more = found.length - 4;
+    mark(text);
+    light(text ? hits : null, null, text ? (found.length ? found.length + " of " + given.tasks.length + " tasks: " + found.slice(0, 4).join(", ") + (more > 0 ? " and " + more + " more" : "") + ". Enter: longest wait." : "No task is called so.") : "");
+  };
+  search.addEventListener("input", seek);
+  search.addEventListener("keydown", (e) => {
+    if (e.key === "Enter") { e.preventDefault(); if (lit && lit.includes(true)) jump(e.shiftKey ? -1 : 1); }
+    if (e.key === "Escape") { search.value = ""; seek(); canvas.focus({ preventScroll: true }); }
+  });
+  // Lanes of single threads, above the CPUs of each run.
+  let own = (given.own || []).slice();
+  const threads = runs.map(() => new Map());
+  const threadOf = (r, task) => { const all = threads[runs.indexOf(r)]; if (!all.has(task)) all.set(task, Lab.thread(r, task)); return all.get(task); };
+  const taskOf = (p) => (p && p.l.cpu < 0 ? own[-1 - p.l.cpu] : p ? p.l.c.who[p.i] : -1);
+  const ownLane = () => {
+    const task = taskOf(picked);
+    if (task === undefined || task < 0) { status.textContent = "Choose a span of a thread first (click it, or use the arrow keys, comma and full stop)."; return; }
+    const on = own.includes(task), at = picked.l.cpu < 0 && on ? null : picked;
+    own = on ? own.filter((t) => t !== task) : own.concat(task).slice(-4);
+    picked = at && at.l.cpu >= 0 ? at : null;
+    layout();
+    status.textContent = (on ? "No lane of its own any more: " : "A lane of its own: ") + nameOf(task) + ".";
+  };
   // Perfetto reads Chrome's JSON; the page there says PONG when it listens. Without a network the trace is saved as a file.
   const trace = () => {
     const events = [];
@@ -147,47 +186,50 @@ Lab.lanes = async (figure) => {
     };
     addEventListener("message", answer);
   };
+  bar.append(el("span", { className: "gap" }), search, known, ...zoomers);
   const help = el("p", { className: "help", id: figure.id + "-help" });
   const keys = (text, ...ks) => { ks.forEach((k) => help.append(el("kbd", {}, k), " ")); help.append(text + "  "); };
-  help.append("Drag to move, drag with Shift to zoom into a span, Ctrl and wheel (or wheel after a click) to zoom, double click for one span. Keys: ");
-  keys("move", "←", "→"); keys("lane", "↑", "↓"); keys("span", ",", "."); keys("zoom", "+", "−"); keys("whole", "0"); keys("longest waits", "n", "p"); keys("let go", "Esc");
-  const list = el("details", { className: "fold" }, el("summary", {}, "What is in view, as a table"));
+  help.append("Drag to move, drag with Shift or in the strip above to choose a part, Ctrl and wheel (or wheel after a click) to zoom, double click for one span. Keys: ");
+  keys("move", "←", "→"); keys("lane", "↑", "↓"); keys("span", ",", "."); keys("zoom", "+", "−"); keys("whole", "0"); keys("longest waits", "n", "p"); keys("lane of the thread", "t"); keys("search", "/"); keys("let go", "Esc");
+  const seen = el("div", { className: "window" });
+  const list = el("details", { className: "fold" }, el("summary", {}, "Spans in view, as a table"));
   const stage = el("div", { className: "stage" }, canvas, tip);
   const silent = el("p", { className: "help unused" }, unused.size ? unused.size + " of " + cpuCount + " CPUs ran no task and are not drawn." : "");
-  figure.querySelector(".mount").append(bar, over, stage, legend, status, silent, help, list);
+  figure.querySelector(".mount").append(bar, over, stage, legend, status, seen, silent, help, list);
 
   // Rows of vCPUs have names, which are longer.
-  const rowName = (r, cpu) => (r.rows && r.rows[cpu]) || "CPU " + cpu;
-  const GUTTER = runs.some((r) => r.rows) ? 128 : 62, AXIS = 22;
-  let width = 0, lanes = [], height = 0, laneHeight = 24;
+  const rowName = (r, cpu) => (cpu < 0 ? nameOf(own[-1 - cpu]) : (r.rows && r.rows[cpu]) || "CPU " + cpu);
+  const AXIS = 22, wideNames = runs.some((r) => r.rows);
+  let GUTTER = 62, width = 0, lanes = [], height = 0, laneHeight = 24;
   const layout = () => {
     shown = runs.filter((r) => r.on);
-    const count = shown.reduce((n, r) => n + drawn(r).length, 0);
+    waiting.hidden = !own.length;
+    const count = shown.reduce((n, r) => n + drawn(r).length + own.length, 0);
     laneHeight = count <= 8 ? 30 : count <= 16 ? 22 : count <= 48 ? 14 : 8;
     lanes = []; let y = 0;
     for (const r of shown) {
       r.head = y; y += 24;
+      own.forEach((task, k) => { lanes.push({ r, c: threadOf(r, task), cpu: -1 - k, y }); y += laneHeight + 5; });
       drawn(r).forEach(([c, cpu]) => { lanes.push({ r, c, cpu, y }); y += laneHeight + (laneHeight > 10 ? 5 : 2); });
       y += 8;
     }
     height = y + AXIS;
     width = Math.max(240, stage.clientWidth);
+    GUTTER = own.length || wideNames ? Math.min(128, width * 0.3) : 62;
     for (const [c, h] of [[canvas, height], [over, 26]]) {
       const scale = window.devicePixelRatio || 1;
       c.width = Math.round(width * scale); c.height = Math.round(h * scale); c.style.height = h + "px";
       c.getContext("2d").setTransform(scale, 0, 0, scale, 0, 0);
     }
-    drawOver(); draw();
+    drawOver(); draw(); renew();
   };
   const X = (t) => GUTTER + (t - view.a) / (view.b - view.a) * (width - GUTTER);
   const T = (x) => view.a + (x - GUTTER) / (width - GUTTER) * (view.b - view.a);
-  const find = (c, t) => { let lo = 0, hi = c.n - 1; while (lo < hi) { const m = (lo + hi + 1) >> 1; if (c.start[m] <= t) lo = m; else hi = m - 1; } return lo; };
-  const end = (r, c, i) => (i + 1 < c.n ? c.start[i + 1] : r.to_ns);
   const set = (a, b) => {
     const span = Math.min(finish - begin, Math.max(lowest, b - a));
     a = Math.max(begin, Math.min(a, finish - span));
     view.a = a; view.b = a + span;
-    drawOver(); draw();
+    drawOver(); draw(); renew();
   };
   const zoom = (factor, at) => { const t = at === undefined ? (view.a + view.b) / 2 : at; set(t - (t - view.a) * factor, t + (view.b - t) * factor); };
 
@@ -202,14 +244,17 @@ Lab.lanes = async (figure) => {
       const s = Math.max(a, c.start[i]), e = Math.min(b, end(r, c, i));
       if (e <= s) continue;
       const p = (s - a) * scale, q = (e - a) * scale;
-      const cls = who < 0 ? -1 : classOf[who], dim = followed >= 0 && cls !== followed;
-      const dye = who < 0 ? 8 : dim ? 9 : paint[cls];
+      const cls = who < 0 ? -1 : classOf[who], dim = lit && who >= 0 && !lit[who];
+      const dye = who === -3 ? 10 : who < 0 ? 8 : dim ? 9 : paint[cls];
       if (q - p > 2) {
         g.fillStyle = dyes[dye];
-        g.fillRect(x0 + p, y, Math.max(1, q - p - (q - p > 6 ? 0.5 : 0)), h);
+        // A wait is told from running by its height, too.
+        const low = who === -3 ? h * 0.7 : 0;
+        g.fillRect(x0 + p, y + low, Math.max(1, q - p - (q - p > 6 ? 0.5 : 0)), h - low);
         if (wide && q - p > 34 && who >= 0 && h > 12) {
           g.save(); g.beginPath(); g.rect(x0 + p, y, q - p - 3, h); g.clip();
-          g.fillStyle = dim ? Lab.css("--soft") : "#fff"; g.fillText(given.tasks[who][0], x0 + p + 5, y + h / 2); g.restore();
+          g.fillStyle = dim ? Lab.css("--soft") : Lab.ink(dyes[dye]);
+          g.fillText(c.on ? "CPU " + c.on[i][0] : given.tasks[who][0], x0 + p + 5, y + h / 2); g.restore();
         }
         continue;
       }
@@ -225,14 +270,14 @@ Lab.lanes = async (figure) => {
       }
     }
   };
-  const dyes = () => [...Array(8).keys()].map((i) => Lab.css("--c" + i)).concat(Lab.css("--unknown"), Lab.css("--hair"));
+  const dyes = () => [...Array(8).keys()].map((i) => Lab.css("--c" + i)).concat(Lab.css("--unknown"), Lab.css("--hair"), Lab.css("--ink"));
   const drawOver = () => {
     const g = over.getContext("2d"), r = shown[0];
     g.clearRect(0, 0, width, 26);
     g.fillStyle = Lab.css("--raise"); g.fillRect(GUTTER, 0, width - GUTTER, 26);
-    const seen = drawn(r).slice(0, 16), h = 22 / seen.length, colors = dyes(), keep = followed; followed = -1;
+    const seen = drawn(r).slice(0, 16), h = 22 / seen.length, colors = dyes(), keep = lit; lit = null;
     seen.forEach(([c], k) => drawLane(g, r, c, 2 + k * h, Math.max(1, h - 1), GUTTER, width, begin, finish, colors, false));
-    followed = keep;
+    lit = keep;
     const x = (t) => GUTTER + (t - begin) / (finish - begin) * (width - GUTTER);
     g.fillStyle = Lab.css("--paper"); g.globalAlpha = 0.72;
     g.fillRect(GUTTER, 0, x(view.a) - GUTTER, 26); g.fillRect(x(view.b), 0, width - x(view.b), 26);
@@ -260,7 +305,7 @@ Lab.lanes = async (figure) => {
     g.font = "12px " + font;
     for (const l of lanes) {
       g.fillStyle = soft; g.textAlign = "left";
-      if (laneHeight > 10 || l.cpu % 4 === 0) g.fillText(rowName(l.r, l.cpu), 0, l.y + laneHeight / 2);
+      if (laneHeight > 10 || l.cpu % 4 === 0) { g.save(); g.beginPath(); g.rect(0, l.y, GUTTER - 6, laneHeight); g.clip(); g.fillText(rowName(l.r, l.cpu), 0, l.y + laneHeight / 2); g.restore(); }
       g.fillStyle = Lab.css("--raise"); g.fillRect(GUTTER, l.y, width - GUTTER, laneHeight);
       g.save(); g.beginPath(); g.rect(GUTTER, l.y, width - GUTTER, laneHeight); g.clip();
       drawLane(g, l.r, l.c, l.y, laneHeight, GUTTER, width, view.a, view.b, colors, true);
@@ -286,15 +331,15 @@ Lab.lanes = async (figure) => {
       let count = 0;
       for (const c of r.cpus) count += find(c, view.b) - find(c, view.a);
       const few = count < 160;
-      for (const l of lanes.filter((x) => x.r === r)) {
+      for (const l of lanes.filter((x) => x.r === r && x.cpu >= 0)) {
         const last = find(l.c, view.b) + (few ? 1 : 0);
-        if (!few && followed < 0 && !(picked && picked.l.r === r && picked.l.cpu === l.cpu)) continue;
+        if (!few && !lit && !(picked && picked.l.r === r && picked.l.cpu === l.cpu)) continue;
         if (!few && count > 4000 && !(picked && picked.l.r === r)) continue;
         for (let i = find(l.c, view.a); i <= Math.min(last, l.c.n - 1); i++) {
           const mine = picked && picked.l.c === l.c && picked.i === i;
           const who = l.c.who[i];
           if (who < 0 || l.c.wait[i] <= 0) continue;
-          if (!mine && !(few && (followed < 0 || classOf[who] === followed)) && !(followed >= 0 && classOf[who] === followed && count <= 4000)) continue;
+          if (!mine && !(lit ? lit[who] && count <= 4000 : few)) continue;
           const s = l.c.start[i], x = X(s), from = X(s - l.c.wait[i]), y = l.y + laneHeight + 2;
           g.strokeStyle = Lab.css("--c" + paint[classOf[who]]); g.lineWidth = mine ? 3 : 2; g.globalAlpha = 0.9;
           g.beginPath(); g.moveTo(from, y); g.lineTo(x, y); g.stroke();
@@ -318,7 +363,10 @@ Lab.lanes = async (figure) => {
   const word = ({ l, i }) => {
     const { c, r, cpu } = l, who = c.who[i], s = c.start[i], e = end(r, c, i), where = (runs.length > 1 ? r.name + ", " : "") + rowName(r, cpu);
     const when = (s / 1e9).toFixed(6) + " s";
-    if (who === -1) return [where + ": idle", time(e - s) + " from " + when];
+    if (who === -1) return [where + (cpu < 0 ? ": sleeps" : ": idle"), time(e - s) + " from " + when];
+    if (who === -3) return [where + ": waits for a CPU", time(e - s) + " from " + when];
+    // A span of a thread's lane is one of a CPU.
+    if (c.on) { const [on, k] = c.on[i]; return word({ l: { r, c: r.cpus[on], cpu: on }, i: k }); }
     if (who === -2) return [where + ": unknown who ran", time(e - s) + " from " + when];
     const lines = [where + ": " + given.tasks[who][0], "ran " + time(e - s) + " from " + when];
     if (c.wait[i] > 0) {
@@ -330,21 +378,16 @@ Lab.lanes = async (figure) => {
   };
   // Who was on the CPU while the task of a span waited for it.
   const meanwhile = ({ l, i }) => {
-    const { c, r } = l, to = c.start[i], from = to - c.wait[i], ran = new Map();
-    if (c.wait[i] <= 0) return "";
-    for (let k = find(c, from); k < i; k++) {
-      const part = Math.min(to, end(r, c, k)) - Math.max(from, c.start[k]);
-      const name = c.who[k] >= 0 ? given.tasks[c.who[k]][0] : c.who[k] === -1 ? "no task (idle)" : "unknown";
-      if (part > 0) ran.set(name, (ran.get(name) || 0) + part);
-    }
-    const all = [...ran].sort((a, b) => b[1] - a[1]), more = all.length - 4;
-    return all.length ? "meanwhile on " + rowName(r, l.cpu) + ": " + all.slice(0, 4).map(([n, ns]) => n + " " + time(ns)).join(", ") + (more > 0 ? " and " + more + " more" : "") : "";
+    const { r } = l, at = l.cpu >= 0 ? [l.cpu, i] : l.c.on[i] || (l.c.who[i] === -3 && i + 1 < l.c.n ? l.c.on[i + 1] : null);
+    if (!at || !(r.cpus[at[0]].wait[at[1]] > 0)) return "";
+    const all = Lab.meanwhile(r, r.cpus[at[0]], at[1], nameOf), more = all.length - 4;
+    return all.length ? "meanwhile on " + rowName(r, at[0]) + ": " + all.slice(0, 4).map(([n, ns]) => n + " " + time(ns)).join(", ") + (more > 0 ? " and " + more + " more" : "") : "";
   };
   const told = (p) => [...word(p), meanwhile(p)].filter((t) => t).join(" · ");
   const pick = (l, i, quiet) => { picked = { l, i }; if (!quiet) status.textContent = told(picked); draw(); };
   let turn = -1;
   const jump = (by) => {
-    const all = shown.flatMap((r) => r.waits.map((w) => [w, r])).filter(([w, r]) => followed < 0 || classOf[r.cpus[w[1]].who[w[2]]] === followed).sort((a, b) => b[0][0] - a[0][0]);
+    const all = shown.flatMap((r) => Lab.longest(r, lit).map((w) => [w, r])).sort((a, b) => b[0][0] - a[0][0]);
     if (!all.length) { status.textContent = "No wait was seen."; return; }
     turn = (turn + by + all.length) % all.length;
     const [[wait, cpu, i], r] = all[turn], c = r.cpus[cpu], s = c.start[i], room = Math.max(wait, 2000);
@@ -352,6 +395,22 @@ Lab.lanes = async (figure) => {
     pick(laneOf(r, cpu), i, true);
     status.textContent = "Wait " + (turn + 1) + " of " + all.length + " by length · " + told(picked);
   };
+  // Brings a wait into view that ended on this CPU, with the span that it led to.
+  const show = (r, cpu, from, to) => {
+    if (!r.on) { r.on = true; bar.querySelectorAll("button")[runs.indexOf(r)].setAttribute("aria-pressed", "true"); layout(); }
+    const room = Math.max(to - from, 2000);
+    set(from - room * 0.25, to + room * 0.35);
+    const l = laneOf(r, cpu);
+    if (l) pick(l, find(l.c, to));
+  };
+  for (const link of document.querySelectorAll(".waits a")) if (link.hash === "#" + figure.id) link.addEventListener("click", (e) => {
+    const { run, cpu, from, to } = link.dataset, fold = figure.closest("details");
+    e.preventDefault();
+    if (fold) fold.open = true;
+    show(runs[+run], +cpu, +from, +to);
+    figure.scrollIntoView();
+    canvas.focus({ preventScroll: true });
+  });
   const step = (by) => {
     if (!picked) { const l = lanes[0]; return pick(l, find(l.c, (view.a + view.b) / 2)); }
     let { l, i } = picked; l = laneOf(l.r, l.cpu) || lanes[0];
@@ -428,13 +487,26 @@ Lab.lanes = async (figure) => {
     if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) { const dt = e.deltaX / width * (view.b - view.a); return set(view.a + dt, view.b + dt); }
     zoom(Math.exp(Math.max(-1, Math.min(1, e.deltaY / 240))), T(e.clientX - canvas.getBoundingClientRect().left));
   }, { passive: false });
-  over.addEventListener("pointerdown", (e) => { over.setPointerCapture(e.pointerId); over.dataset.down = "1"; move(e); });
-  const move = (e) => {
-    const box = over.getBoundingClientRect(), t = begin + (e.clientX - box.left - GUTTER) / (width - GUTTER) * (finish - begin), half = (view.b - view.a) / 2;
-    set(t - half, t + half);
-  };
-  over.addEventListener("pointermove", (e) => { if (over.dataset.down) move(e); });
-  over.addEventListener("pointerup", () => { delete over.dataset.down; });
+  // In the strip: a drag inside the part in view moves it, any other chooses a part, a click goes there.
+  let brush = null;
+  const at = (e) => begin + (e.clientX - over.getBoundingClientRect().left - GUTTER) / (width - GUTTER) * (finish - begin);
+  over.addEventListener("pointerdown", (e) => {
+    const t = at(e), whole = view.b - view.a >= finish - begin;
+    over.setPointerCapture(e.pointerId);
+    brush = { t, x: e.clientX, moved: false, from: !whole && t > view.a && t < view.b ? view.a : null };
+  });
+  over.addEventListener("pointermove", (e) => {
+    if (!brush) return;
+    if (Math.abs(e.clientX - brush.x) > 3) brush.moved = true;
+    if (!brush.moved) return;
+    const t = at(e), span = view.b - view.a;
+    if (brush.from === null) set(Math.min(t, brush.t), Math.max(t, brush.t)); else set(brush.from + t - brush.t, brush.from + t - brush.t + span);
+  });
+  over.addEventListener("pointerup", () => {
+    if (brush && !brush.moved) { const half = (view.b - view.a) / 2; set(brush.t - half, brush.t + half); }
+    brush = null;
+  });
+  over.addEventListener("pointercancel", () => { brush = null; });
   canvas.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
     const span = view.b - view.a, moves = {
@@ -442,7 +514,8 @@ Lab.lanes = async (figure) => {
       ArrowUp: () => lane(-1), ArrowDown: () => lane(1), ",": () => step(-1), ".": () => step(1),
       "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => set(begin, finish),
       Home: () => set(begin, begin + span), End: () => set(finish - span, finish), n: () => jump(1), p: () => jump(-1),
-      Escape: () => { picked = null; followed = -1; turn = -1; legend.querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", "false")); status.textContent = ""; draw(); },
+      t: () => ownLane(), "/": () => search.focus(),
+      Escape: () => { picked = null; search.value = ""; mark(""); light(null, null, ""); },
     };
     if (moves[e.key]) {
       e.preventDefault(); moves[e.key]();
@@ -451,12 +524,12 @@ Lab.lanes = async (figure) => {
   });
   // The view as a table, for those who cannot see a canvas; made when opened and on demand.
   const fill = () => {
-    list.querySelectorAll(".scroll,button,p").forEach((n) => n.remove());
+    list.querySelectorAll(".scroll,p").forEach((n) => n.remove());
     const rows = []; let more = 0;
     for (const l of lanes) {
       const last = find(l.c, view.b);
-      for (let i = find(l.c, view.a); i <= last; i++) {
-        if (l.c.who[i] < 0) continue;
+      if (l.cpu >= 0) for (let i = find(l.c, view.a); i <= last; i++) {
+        if (l.c.who[i] < 0 || lit && !lit[l.c.who[i]]) continue;
         if (rows.length >= 300) { more++; continue; }
         rows.push([l, i]);
       }
@@ -464,10 +537,27 @@ Lab.lanes = async (figure) => {
     rows.sort((x, y) => x[0].c.start[x[1]] - y[0].c.start[y[1]]);
     const heads = ["from", "run", "CPU", "task", "ran", "waited before"];
     const body = rows.map(([l, i]) => el("tr", {}, ...[(l.c.start[i] / 1e9).toFixed(6) + " s", l.r.name, String(l.cpu), given.tasks[l.c.who[i]][0], time(end(l.r, l.c, i) - l.c.start[i]), l.c.wait[i] < 0 ? "–" : time(l.c.wait[i])].map((t) => el("td", {}, t))));
-    list.append(action("Renew", "Show what is in view now", fill), el("p", {}, rows.length + " spans" + (more ? " (" + more + " more: zoom in)" : "") + ", " + time(view.b - view.a) + " from " + (view.a / 1e9).toFixed(6) + " s"),
+    list.append(el("p", {}, rows.length + " spans" + (more ? " (" + more + " more: zoom in)" : "") + ", " + time(view.b - view.a) + " from " + (view.a / 1e9).toFixed(6) + " s"),
       el("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Spans in view" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", { scope: "col" }, h)))), el("tbody", {}, ...body))));
   };
   list.addEventListener("toggle", () => { if (list.open) fill(); });
+  // The numbers of what is in view: by program; by thread where some are highlighted.
+  const ROWS = 8;
+  const tally = () => {
+    const line = lit ? (who) => (lit[who] ? nameOf(who) : null) : (who) => given.tasks[who][1];
+    const rows = shown.flatMap((r) => Lab.tally(r, view.a, view.b, line, nameOf, 2e6).slice(0, ROWS).map((l) => [r, l]));
+    const number = (ns) => (ns === null ? "–" : time(ns)), behind = (l) => l.behind.slice(0, 2).map(([n, ns]) => [n, Math.round(100 * ns / l.waited)]).filter(([, part]) => part > 0).map(([n, part]) => n + " " + part + " %").join(", ") + (l.whole ? "" : " (of a part: zoom in)");
+    const heads = [lit ? "thread" : "program", ...(shown.length > 1 ? ["run"] : []), "waited", "longest", "wakeups", "latency p50", "p99", "CPU time", "mostly behind"];
+    const body = rows.map(([r, l]) => el("tr", {}, el("th", { scope: "row" }, l.line), ...(shown.length > 1 ? [el("td", {}, r.name)] : []),
+      ...[number(l.waited), number(l.longest), String(l.wakeups), number(l.p50), number(l.p99), number(l.ran)].map((t) => el("td", { className: "n" }, t)), el("td", {}, l.waited > 0 ? behind(l) : "")));
+    const left = shown.length > 1 ? 2 : 1;
+    seen.replaceChildren(el("p", {}, "In view: " + time(view.b - view.a) + " from " + (view.a / 1e9).toFixed(6) + " s. Waits that end in it count whole; latency: from a wakeup to running; behind: what was on the CPU on which the task then ran."),
+      el("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Waiting in view" }, el("table", { className: "data" },
+        el("thead", {}, el("tr", {}, ...heads.map((h, k) => el("th", { scope: "col", className: k >= left && k < heads.length - 1 ? "n" : "" }, h)))), el("tbody", {}, ...body))));
+  };
+  // Soon after the last of several changes.
+  let due = 0;
+  const renew = () => { clearTimeout(due); due = setTimeout(() => { tally(); if (list.open) fill(); }, 40); };
 
   layout();
   Lab.redraw.push(() => { drawOver(); draw(); });

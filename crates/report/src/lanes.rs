@@ -11,6 +11,25 @@ pub struct Lanes {
     pub tasks: Vec<LaneTask>,
     /// The runs, the most important first.
     pub runs: Vec<LaneRun>,
+    /// Tasks that have a lane of their own at first.
+    pub own: Vec<TaskId>,
+}
+
+/// A wait that a page names and its lanes show.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LaneWait {
+    /// Place of the run in [`Lanes::runs`].
+    pub run: usize,
+    /// The CPU on which the task then ran.
+    pub cpu: CpuId,
+    /// When the wait began.
+    pub from: Ns,
+    /// When it ended.
+    pub to: Ns,
+    /// Which task waited how long.
+    pub head: String,
+    /// Where, why, and what ran meanwhile.
+    pub text: String,
 }
 
 /// A task of the lanes.

@@ -2,8 +2,9 @@
 //!
 //! A [`Page`] is a title, a verdict and sections; a section holds parts: text, tables,
 //! distributions ([`Cdf`], [`Ladders`]), schedules by CPU ([`Lanes`]), matrices ([`Matrix`]),
-//! values over time ([`Series`]) and lists of facts ([`Facts`]). Code that has a result builds a
-//! page from these and knows nothing of HTML: see `examples/page.rs`.
+//! values over time ([`Series`]) or over a setting ([`Sweep`]), and lists of facts ([`Facts`]).
+//! Code that has a result builds a page from these and knows nothing of HTML: see
+//! `examples/page.rs`.
 //!
 //! Everything that comes from outside (names of tasks, commands, notes) is hostile: templates
 //! escape it, data for scripts cannot end its element, and scripts put text into the page as text
@@ -17,12 +18,14 @@ mod matrix;
 mod page;
 mod render;
 mod series;
+mod sweep;
 mod table;
 
 pub use cdf::{Between, Cdf, Curve, Ladder, LadderLine, Ladders, Measure};
-pub use lanes::{LaneRecorder, LaneRun, LaneTask, Lanes};
+pub use lanes::{LaneRecorder, LaneRun, LaneTask, LaneWait, Lanes};
 pub use matrix::{Choice, Matrix};
 pub use page::{Code, Facts, Page, Part, Section, Tone};
 pub use render::ReportError;
 pub use series::{Series, Trace};
+pub use sweep::{Sweep, SweepLine, SweepScale};
 pub use table::{Cell, Column, Table};

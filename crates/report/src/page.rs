@@ -1,6 +1,6 @@
 //! What a page consists of.
 
-use crate::{Cdf, Choice, Ladders, Lanes, Matrix, Series, Table};
+use crate::{Cdf, Choice, Ladders, LaneWait, Lanes, Matrix, Series, Sweep, Table};
 
 /// A page. Sections stand in the order in which they are pushed.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -8,6 +8,7 @@ pub struct Page {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     pub(crate) verdict: Option<(String, String, Tone)>,
+    pub(crate) waits: Option<(String, Vec<LaneWait>)>,
     pub(crate) sections: Vec<Section>,
     pub(crate) footer: String,
 }
@@ -69,6 +70,8 @@ pub enum Part {
     Matrix(Matrix),
     /// Values over time.
     Series(Series),
+    /// Numbers over the values of a setting.
+    Sweep(Sweep),
     /// Where numbers come from.
     Facts(Facts),
 }
@@ -110,6 +113,13 @@ impl Page {
     /// Two sentences that stand above everything: what came out, and how sure that is.
     pub fn verdict(&mut self, outcome: impl Into<String>, certainty: impl Into<String>) {
         self.verdict = Some((outcome.into(), certainty.into(), Tone::Plain));
+    }
+
+    /// A few waits below the verdict, each of which leads to its place in the page's lanes.
+    pub fn waits(&mut self, title: impl Into<String>, waits: Vec<LaneWait>) {
+        if !waits.is_empty() {
+            self.waits = Some((title.into(), waits));
+        }
     }
 
     /// Marks the verdict as one that must not be relied on.
@@ -168,4 +178,4 @@ macro_rules! parts {
         }
     })* };
 }
-parts!(Code, Ladders, Choice, Table, Cdf, Lanes, Matrix, Series, Facts);
+parts!(Code, Ladders, Choice, Table, Cdf, Lanes, Matrix, Series, Sweep, Facts);

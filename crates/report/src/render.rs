@@ -2,7 +2,8 @@
 
 use crate::embed::json;
 use crate::{
-    Between, Cdf, Cell, Column, Curve, Ladders, Lanes, Matrix, Page, Part, Series, Table, Tone,
+    Between, Cdf, Cell, Column, Curve, Ladders, LaneRun, LaneWait, Lanes, Matrix, Page, Part,
+    Series, Sweep, Table, Tone,
 };
 use minijinja::value::Serde;
 use minijinja::{Environment, Value, context};
@@ -12,9 +13,10 @@ use std::hash::{Hash, Hasher};
 const PAGE: &str = include_str!("../assets/page.html");
 const STYLE: &str =
     concat!(include_str!("../assets/uPlot.min.css"), include_str!("../assets/page.css"));
-const SCRIPTS: [&str; 4] = [
+const SCRIPTS: [&str; 5] = [
     include_str!("../assets/uPlot.iife.min.js"),
     include_str!("../assets/charts.js"),
+    include_str!("../assets/window.js"),
     include_str!("../assets/lanes.js"),
     include_str!("../assets/page.js"),
 ];
@@ -43,7 +45,7 @@ impl Page {
         for (index, section) in self.sections.iter().enumerate() {
             let mut parts = Vec::new();
             for (number, part) in section.parts.iter().enumerate() {
-                parts.push(self::part(part, &format!("p{index}-{number}"))?);
+                parts.push(self::part(part, &id(index, number))?);
             }
             let id = format!("s{index}");
             sections
@@ -52,12 +54,14 @@ impl Page {
         let verdict = self.verdict.as_ref().map(|(outcome, certainty, tone)| {
             context! { outcome => outcome.as_str(), certainty => certainty.as_str(), tone => tone.class() }
         });
+        let waits = self.waits.as_ref().map(|(title, waits)| self.waits_of(title, waits));
         let nonce = nonce(&sections, &self.title);
         let whole = context! {
             nonce,
             title => self.title.as_str(),
             subtitle => self.subtitle.as_str(),
             verdict,
+            waits,
             sections,
             footer => self.footer.as_str(),
             licence => LICENCE,
@@ -66,6 +70,39 @@ impl Page {
         };
         Ok(environment.get_template("page.html")?.render(whole)?)
     }
+}
+
+impl Page {
+    /// The waits, with the lanes that show them.
+    fn waits_of(&self, title: &str, waits: &[LaneWait]) -> Value {
+        let lanes = self.sections.iter().enumerate().find_map(|(index, section)| {
+            let is_lanes = |part: &Part| matches!(part, Part::Lanes(_));
+            let number = section.parts.iter().position(is_lanes)?;
+            Some((id(index, number), &section.parts[number]))
+        });
+        let runs = match &lanes {
+            Some((_, Part::Lanes(lanes))) => &lanes.runs[..],
+            _ => &[],
+        };
+        // A schedule that was cut short does not show all of them.
+        let shown = |wait: &LaneWait| {
+            let within = |run: &LaneRun| run.from_ns <= wait.from && wait.to <= run.to_ns;
+            runs.get(wait.run).is_some_and(within)
+        };
+        let item = |wait: &LaneWait| {
+            context! {
+                head => wait.head.as_str(), text => wait.text.as_str(), run => wait.run,
+                cpu => wait.cpu.0, from => wait.from.0, to => wait.to.0, shown => shown(wait),
+            }
+        };
+        let items: Vec<Value> = waits.iter().map(item).collect();
+        context! { title, items, lanes => lanes.map(|(id, _)| id) }
+    }
+}
+
+/// The name of a part in the page.
+fn id(section: usize, part: usize) -> String {
+    format!("p{section}-{part}")
 }
 
 /// A word that only the page's own scripts and styles carry: markup that came in with data cannot
@@ -103,6 +140,7 @@ fn part(part: &Part, id: &str) -> Result<Value, ReportError> {
             context! { kind => "choice", id, label => choice.label.as_str(), items }
         }
         Part::Series(series) => self::series(series, id)?,
+        Part::Sweep(sweep) => self::sweep(sweep, id)?,
     })
 }
 
@@ -181,10 +219,9 @@ fn ladders(ladders: &Ladders, id: &str) -> Result<Value, ReportError> {
 }
 
 fn lanes(lanes: &Lanes, id: &str) -> Result<Value, ReportError> {
-    let cut: Vec<&crate::LaneRun> = lanes.runs.iter().filter(|run| run.cut).collect();
-    let part = |run: &&crate::LaneRun| {
-        format!("{} of {}", time(run.to_ns.saturating_sub(run.from_ns)), run.name)
-    };
+    let cut: Vec<&LaneRun> = lanes.runs.iter().filter(|run| run.cut).collect();
+    let part =
+        |run: &&LaneRun| format!("{} of {}", time(run.to_ns.saturating_sub(run.from_ns)), run.name);
     let notes: Vec<String> = match cut.first() {
         None => Vec::new(),
         Some(run) => vec![format!(
@@ -197,10 +234,12 @@ fn lanes(lanes: &Lanes, id: &str) -> Result<Value, ReportError> {
     #[derive(serde::Serialize)]
     struct Data<'a> {
         tasks: Vec<(&'a str, &'a str)>,
-        runs: &'a [crate::LaneRun],
+        runs: &'a [LaneRun],
+        own: Vec<u32>,
     }
     let tasks = lanes.tasks.iter().map(|task| (task.name.as_str(), task.class.as_str())).collect();
-    let data = data(&Data { tasks, runs: &lanes.runs })?;
+    let own = lanes.own.iter().map(|task| task.0).collect();
+    let data = data(&Data { tasks, runs: &lanes.runs, own })?;
     Ok(context! { kind => "lanes", id, notes, names, data })
 }
 
@@ -246,6 +285,21 @@ fn series(series: &Series, id: &str) -> Result<Value, ReportError> {
     Ok(context! {
         kind => "series", id, title => series.title.as_str(), unit => series.unit.as_str(), about => series.about.as_str(), table,
         data => data(series)?,
+    })
+}
+
+fn sweep(sweep: &Sweep, id: &str) -> Result<Value, ReportError> {
+    #[derive(serde::Serialize)]
+    struct Data<'a> {
+        what: &'a str,
+        values: &'a [String],
+        lines: &'a [crate::SweepLine],
+    }
+    let data = data(&Data { what: &sweep.what, values: &sweep.values, lines: &sweep.lines })?;
+    let lines: Vec<&String> = sweep.lines.iter().map(|line| &line.name).collect();
+    Ok(context! {
+        kind => "sweep", id, title => sweep.title.as_str(), what => sweep.what.as_str(),
+        most => sweep.values.len().saturating_sub(1), lines => serde(&lines), data,
     })
 }
 

@@ -21,6 +21,7 @@ pub mod request;
 mod room;
 mod row_errors;
 mod scenario;
+mod seen;
 mod serve;
 mod spread;
 mod trust;
@@ -36,7 +37,8 @@ pub use recorded::{RecordedInput, compare_recording};
 pub use recorded_kernel::{kernel_scheduler, modelled_by, recorded_scheduler};
 pub use replaying::{ReplayFrom, measured_in};
 pub use scenario::compare_scenario;
-pub(crate) use scenario::{known as known_of_scenario, plan_of_point};
+pub(crate) use scenario::{known as known_of_scenario, plan_of_point, runs_of_scenario};
+pub use seen::Seen;
 pub use serve::{Delay, Served};
 pub(crate) use verdict::{
     FELT, MOST_GAIN, of_change, reproduction, tellings, times_its_error, upper,
@@ -97,6 +99,10 @@ pub struct Options {
     pub detail: bool,
     /// When it becomes true, the runs end and [`StudyError::Stopped`] is returned.
     pub stop: Option<Arc<AtomicBool>>,
+    /// Then the rows that are finished are the result, if the first is among them.
+    pub keep_finished: bool,
+    /// Where finished runs leave a number while others run.
+    pub seen: Option<Arc<Seen>>,
 }
 
 /// One row of a search.

@@ -3,6 +3,7 @@
 
 mod provenance;
 mod recording;
+mod sweep;
 
 pub use provenance::Origin;
 pub use recording::of_recording;
@@ -16,6 +17,7 @@ use crate::measurements::Kind;
 use crate::metric::{Metric, Unit};
 use crate::order;
 use crate::result::{Detail, Prediction, Replayed, Row, Study};
+use crate::scan::Scan;
 use crate::serve::Guess;
 use crate::view::{self, TASK_COLUMNS, heading, spaced};
 use schedlab_model::Ns;
@@ -23,14 +25,17 @@ use schedlab_model::text::shown;
 use schedlab_report::{Cell, Choice, Code, Column, Ladders, Page, Section, Table, Tone};
 
 /// The page of a comparison. Distributions and schedules are on it when the study was made with
-/// [`Options::detail`](crate::compare::Options::detail).
-pub fn of_study(study: &Study, origin: &Origin) -> Page {
+/// [`Options::detail`](crate::compare::Options::detail); the rows of `scans` are curves, too.
+pub fn of_study(study: &Study, scans: &[Scan], origin: &Origin) -> Page {
     let mut page = Page::new(title(study));
     page.subtitle(subtitle(study));
     let arrows = |text: &str| text.replace(" -> ", "\u{a0}→\u{a0}").replace(" ± ", "\u{a0}±\u{a0}");
     page.verdict(arrows(&study.verdict.outcome), arrows(&study.verdict.certainty));
     if !study.trusted() {
         page.distrust();
+    }
+    if let Some(detail) = &study.detail {
+        page.waits(title_of_waits(study, detail), detail.longest.clone());
     }
     let (main, hidden) = view::by_importance(study);
     let lines = order::equal(study, &main);
@@ -40,6 +45,7 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
     }
     if study.rows.len() > 1 || study.self_replay.is_none() {
         let (first, rest) = main.split_at(main.len().min(FIRST_SUBJECTS));
+        page.push(sweep::section(study, scans));
         page.push(changes(study, first, &lines));
         page.push(other_tasks(study, (rest, hidden), &main, &lines));
     }
@@ -53,6 +59,17 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
     page.push(provenance::section(study, origin).folded());
     page.footer(origin.footer(&study.version));
     page
+}
+
+/// Returns of which run and server the waits below the verdict are.
+fn title_of_waits(study: &Study, detail: &Detail) -> String {
+    let served = study.served.as_ref().map(|served| served.asked.as_str());
+    let server = served.or(study.guess.as_ref().map(|guess| guess.name.as_str()));
+    let server = server.filter(|_| detail.longest_of_server);
+    let of = server.map_or_else(String::new, |name| format!(" of {}", shown(name)));
+    let run = detail.longest.first().and_then(|wait| detail.lanes.runs.get(wait.run));
+    let run = run.map_or_else(String::new, |run| format!(", {}", run.name));
+    format!("The longest waits{of}{run}")
 }
 
 /// Returns the lines that make the recommended setting without schedlab; without one the section
@@ -316,7 +333,7 @@ fn schedules(page: &mut Page, study: &Study, detail: &Detail) {
          waits appear as lines \
          below a lane, wakeups as arrows from the waker. Simulated runs are those of seed {seed}."
     );
-    let mut section = Section::new("Who ran when").lead(lead).folded();
+    let mut section = Section::new("Who ran when").lead(lead);
     section.push(detail.lanes.clone());
     page.push(section);
 }

@@ -12,7 +12,7 @@ pub use page::page;
 pub use source::{Check, Source, SourceKind, checks, sources};
 
 use crate::StudyError;
-use crate::compare::{Options, compare_scenario};
+use crate::compare::{Options, Progress, compare_scenario, runs_of_scenario};
 use crate::gallery::{self, Found};
 use crate::metric::{Metric, Stat};
 use crate::result::Checked;
@@ -170,11 +170,14 @@ pub struct Gallery {
     pub checks: Vec<Check>,
     /// The scenarios.
     pub scenarios: Vec<Published>,
+    /// How many scenarios were asked for, where the command was ended before all of them were run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partial_of: Option<usize>,
 }
 
 impl Gallery {
-    /// Of these scenarios; sources without a figure among them are left out.
-    pub fn new(scenarios: Vec<Published>) -> Gallery {
+    /// Of these of `asked` scenarios; sources without a figure among them are left out.
+    pub fn new(scenarios: Vec<Published>, asked: usize) -> Gallery {
         let named = |id: &str| all(&scenarios).any(|one| one.source.as_deref() == Some(id));
         let sources = sources().iter().filter(|source| named(&source.id)).cloned().collect();
         Gallery {
@@ -182,8 +185,16 @@ impl Gallery {
             answer: answer(&scenarios),
             sources,
             checks: checks().to_vec(),
+            partial_of: Some(asked).filter(|&asked| scenarios.len() < asked),
             scenarios,
         }
+    }
+
+    /// Returns a sentence about what is missing of a command that was ended early.
+    pub fn partial(&self) -> Option<String> {
+        let asked = self.partial_of?;
+        let done = self.scenarios.len();
+        Some(format!("ended early, after {done} of {asked} scenarios; the others were not run"))
     }
 
     /// The figures of one kind and source, with the seeds of their scenario.
@@ -243,16 +254,24 @@ pub fn scenarios(names: &[String]) -> Result<Vec<Scenario>, StudyError> {
 }
 
 /// Runs one scenario unchanged, and on the other machines of its sweep that a published figure is
-/// about.
+/// about. Of `options` the threads count, and what ends it.
 ///
 /// # Errors
 /// As [`compare_scenario`].
-pub fn figures(scenario: &Scenario, jobs: usize) -> Result<Published, StudyError> {
-    let options = Options { jobs, ..Options::default() };
-    let study = compare_scenario(scenario, &options, &|_, _| ())?;
+pub fn figures(
+    scenario: &Scenario,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Published, StudyError> {
+    let all = runs(scenario)?;
+    let study = compare_scenario(scenario, options, &|done, _| progress(done, all))?;
     let mut checked = study.expectations;
+    let mut before = study.rows.len() * study.seeds.len();
     for other in others(scenario) {
-        checked.extend(compare_scenario(&other, &options, &|_, _| ())?.expectations);
+        let report = |done, _| progress(before + done, all);
+        let study = compare_scenario(&other, options, &report)?;
+        checked.extend(study.expectations);
+        before += study.rows.len() * study.seeds.len();
     }
     let published = scenario.expectations.iter().filter(|one| one.published.is_some());
     let figures: Vec<Figure> = published
@@ -266,6 +285,16 @@ pub fn figures(scenario: &Scenario, jobs: usize) -> Result<Published, StudyError
         tally: Tally::count(figures.iter().map(|figure| &figure.checked)),
         figures,
     })
+}
+
+/// Returns how many runs the figures of a scenario take.
+///
+/// # Errors
+/// A scenario whose rows cannot be made.
+pub fn runs(scenario: &Scenario) -> Result<usize, StudyError> {
+    let others = others(scenario);
+    let all = std::iter::once(scenario).chain(&others);
+    all.map(|one| runs_of_scenario(one, &Options::default())).sum()
 }
 
 /// The scenario on every other machine that an expectation names, with these expectations and their

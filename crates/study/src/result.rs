@@ -14,7 +14,7 @@ use crate::no_effect::NoEffect;
 use crate::places::Places;
 use crate::serve::Guess;
 use schedlab_model::{Ns, random};
-use schedlab_report::{Cdf, Lanes, Matrix, Series, Table};
+use schedlab_report::{Cdf, LaneWait, Lanes, Matrix, Series, Table};
 use schedlab_stats::Estimate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,10 @@ pub struct Study {
     /// JSON.
     #[serde(skip)]
     pub detail: Option<Box<Detail>>,
+    /// How many rows are missing because the runs were ended before they were finished
+    /// ([`Options::keep_finished`](crate::compare::Options::keep_finished)); not part of the JSON.
+    #[serde(skip)]
+    pub unfinished: usize,
 }
 
 /// What was compared.
@@ -467,4 +471,8 @@ pub struct Detail {
     pub queue: Option<Series>,
     /// The longest waits, run by run.
     pub worst: Vec<Table>,
+    /// The longest waits of the first run.
+    pub longest: Vec<LaneWait>,
+    /// Whether they are those of the server only.
+    pub longest_of_server: bool,
 }

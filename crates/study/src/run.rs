@@ -9,9 +9,9 @@ pub(crate) mod spinning;
 pub(crate) use row::{RowPlan, own_variants, with_knobs};
 
 use crate::StudyError;
+use crate::compare::Seen;
 use crate::compare::observe::{Keep, Observer};
 use crate::measurements::Measured;
-use rayon::prelude::*;
 use schedlab_model::{EventSink, Fact, Ns, SchedEvent, Workload};
 use schedlab_scheduler::Scheduler;
 use schedlab_sim::{Machine, Outcome, RunOptions, SimError, Stop, WaitsFor};
@@ -48,6 +48,22 @@ pub(crate) struct Bench<'a> {
     pub(crate) progress: &'a (dyn Fn(usize, usize) + Sync),
     /// When it becomes true, the runs end.
     pub(crate) stop: Option<&'a Arc<AtomicBool>>,
+    /// Plans that are not finished then are left out, unless it is the first.
+    pub(crate) keep_finished: bool,
+    /// What the finished runs tell while others run.
+    pub(crate) seen: Option<&'a Seen>,
+}
+
+/// What a bench ran.
+pub(crate) struct Ran {
+    /// By plan, then by seed.
+    pub(crate) runs: Vec<Vec<Run>>,
+    /// The seeds: all of them, unless the runs were ended.
+    pub(crate) seeds: Vec<u64>,
+    /// A sentence about each plan whose tasks the scheduler does not admit.
+    pub(crate) refused: Vec<String>,
+    /// How many plans were not finished when the runs were ended.
+    pub(crate) unfinished: usize,
 }
 
 /// What one run gave.
@@ -94,44 +110,66 @@ impl RowPlan {
 }
 
 impl Bench<'_> {
-    /// Runs every plan with every seed; the outer order is that of the plans, the inner that of the
-    /// seeds. A plan whose tasks the scheduler does not admit leaves `plans` unless it is the
-    /// first, and a sentence about it is returned.
-    pub(crate) fn run(
-        &self,
-        plans: &mut Vec<RowPlan>,
-    ) -> Result<(Vec<Vec<Run>>, Vec<String>), StudyError> {
+    /// Runs every plan with every seed, and returns the runs by plan. A plan whose tasks the
+    /// scheduler does not admit leaves `plans` unless it is the first, and a sentence about it is
+    /// returned.
+    pub(crate) fn run(&self, plans: &mut Vec<RowPlan>) -> Result<Ran, StudyError> {
+        let mut runs = self.by_plan(plans)?;
+        let seeds = if self.keep_finished { finished(&runs, self.seeds.len()) } else { None };
+        let seeds = seeds.unwrap_or_else(|| (0..self.seeds.len()).collect());
+        let of = |seeds: &[usize]| seeds.iter().map(|&seed| self.seeds[seed]).collect();
+        let mut ran =
+            Ran { runs: Vec::new(), seeds: of(&seeds), refused: Vec::new(), unfinished: 0 };
+        let mut kept = Vec::new();
+        for (index, plan) in std::mem::take(plans).into_iter().enumerate() {
+            let mut own: Vec<_> = std::mem::take(&mut runs[index]).into_iter().map(Some).collect();
+            let own = seeds.iter().filter_map(|&seed| own[seed].take());
+            match own.collect::<Result<Vec<Run>, StudyError>>() {
+                Ok(own) => {
+                    kept.push(plan);
+                    ran.runs.push(own);
+                }
+                Err(error) if index > 0 && error.is_admission() => {
+                    ran.refused.push(format!("left out: {error}"))
+                }
+                Err(StudyError::Stopped) if index > 0 && self.keep_finished => ran.unfinished += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        *plans = kept;
+        Ok(ran)
+    }
+
+    /// Runs everything, all plans with the first seed, then all with the second, and so on: what is
+    /// finished at any time is of all plans alike. Returns the runs by plan, then by seed.
+    fn by_plan(&self, plans: &[RowPlan]) -> Result<Vec<Vec<Result<Run, StudyError>>>, StudyError> {
         let all = plans.len() * self.seeds.len();
-        let done = AtomicUsize::new(0);
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let one = |index: usize| {
-            let run =
-                self.one(&plans[index / self.seeds.len()], self.seeds[index % self.seeds.len()]);
-            (self.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, all);
-            run
+            let (place, seed) = (index % plans.len(), self.seeds[index / plans.len()]);
+            let run = self.one(&plans[place], seed);
+            if let (Some(seen), Ok(run)) = (self.seen, &run) {
+                seen.add(place, &plans[place].variant, &run.measured);
+            }
+            // A run that was ended is not done.
+            if !matches!(run, Err(StudyError::Stopped)) {
+                (self.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+            }
+            (index, run)
+        };
+        let of_thread = || {
+            let indices = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
+            indices.take_while(|&index| index < all).map(one).collect::<Vec<_>>()
         };
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(self.jobs)
             .build()
             .map_err(|error| StudyError::Option(format!("--jobs {}: {error}", self.jobs)))?;
-        let runs: Vec<Result<Run, StudyError>> =
-            pool.install(|| (0..all).into_par_iter().with_max_len(1).map(one).collect());
-        let mut runs = runs.into_iter();
-        let (mut kept, mut all_runs, mut refused) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, plan) in std::mem::take(plans).into_iter().enumerate() {
-            let own: Vec<_> = runs.by_ref().take(self.seeds.len()).collect();
-            match own.into_iter().collect::<Result<Vec<Run>, StudyError>>() {
-                Ok(own) => {
-                    kept.push(plan);
-                    all_runs.push(own);
-                }
-                Err(error) if index > 0 && error.is_admission() => {
-                    refused.push(format!("left out: {error}"))
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        *plans = kept;
-        Ok((all_runs, refused))
+        let mut runs: Vec<_> = pool.broadcast(|_| of_thread()).into_iter().flatten().collect();
+        runs.sort_unstable_by_key(|(index, _)| *index);
+        let mut by_plan: Vec<Vec<_>> = plans.iter().map(|_| Vec::new()).collect();
+        runs.into_iter().for_each(|(index, run)| by_plan[index % plans.len()].push(run));
+        Ok(by_plan)
     }
 
     fn one(&self, plan: &RowPlan, seed: u64) -> Result<Run, StudyError> {
@@ -195,6 +233,23 @@ impl Bench<'_> {
             observed,
         })
     }
+}
+
+/// Returns the places of the seeds with which every plan is finished; where there is none, the one
+/// with which most plans are, the first among them. `None`: nothing was ended, or nothing helps.
+fn finished(runs: &[Vec<Result<Run, StudyError>>], seeds: usize) -> Option<Vec<usize>> {
+    let is_over = |run: &Result<Run, StudyError>| !matches!(run, Err(StudyError::Stopped));
+    let over = |seed: usize| runs.iter().filter(|own| is_over(&own[seed])).count();
+    if (0..seeds).all(|seed| over(seed) == runs.len()) {
+        return None;
+    }
+    let whole: Vec<usize> = (0..seeds).filter(|&seed| over(seed) == runs.len()).collect();
+    if !whole.is_empty() {
+        return Some(whole);
+    }
+    let of_first = (0..seeds).filter(|&seed| runs.first().is_some_and(|own| is_over(&own[seed])));
+    // The first of equals.
+    of_first.rev().max_by_key(|&seed| over(seed)).map(|seed| vec![seed])
 }
 
 /// What is measured of a simulated recording: as a recorded one is.

@@ -2,6 +2,7 @@
 //! user asked for.
 
 use crate::StudyError;
+use crate::compare::{Around, Window};
 use crate::gallery::Found;
 use crate::pieces::Lanes;
 use crate::run::RowPlan;
@@ -36,6 +37,8 @@ pub struct ShowOptions {
     pub from: Option<Ns>,
     /// End of the window.
     pub to: Option<Ns>,
+    /// What is in the middle of the window, which is then 2 s long, or twice a longer wait.
+    pub around: Option<Around>,
     /// Rows at most, where an analysis shows the largest.
     pub top: Option<usize>,
     /// How tasks are taken together.
@@ -423,12 +426,20 @@ fn tasks_of(plan: &RowPlan) -> Vec<TaskInfo> {
 /// The scope that `options` describe, or which of them does not fit this recording.
 pub fn scope(recording: &Recording, options: &ShowOptions) -> Result<Scope, StudyError> {
     let header = &recording.header;
-    let from = options.from.unwrap_or(Ns::ZERO);
+    let tasks = tasks(header, options)?;
+    let (from, to) = match options.around {
+        Some(around) => {
+            let (from, to) = around_of(recording, around, (options, tasks.as_ref()))?;
+            (Some(from), Some(to))
+        }
+        None => (options.from, options.to),
+    };
+    let from = from.unwrap_or(Ns::ZERO);
     if from >= recording.duration && from > Ns::ZERO {
         let length = recording.duration;
         return Err(StudyError::Option(format!("--from {from}: the recording is {length} long")));
     }
-    if let Some(to) = options.to.filter(|&to| to <= from) {
+    if let Some(to) = to.filter(|&to| to <= from) {
         return Err(StudyError::Option(format!("--to {to} must be later than --from {from}")));
     }
     let cpus = header.topology.cpus();
@@ -440,13 +451,27 @@ pub fn scope(recording: &Recording, options: &ShowOptions) -> Result<Scope, Stud
     }
     Ok(Scope {
         from,
-        to: options.to.unwrap_or(Ns::MAX),
-        tasks: tasks(header, options)?,
+        to: to.unwrap_or(Ns::MAX),
+        tasks,
         cpu: options.cpu.map(CpuId),
         top: options.top,
         by: options.by,
         first: None,
     })
+}
+
+/// Returns the part around a moment or a wait: of the tasks that were asked for, else of the
+/// server.
+fn around_of(
+    recording: &Recording,
+    around: Around,
+    (options, tasks): (&ShowOptions, Option<&Vec<bool>>),
+) -> Result<(Ns, Ns), StudyError> {
+    if options.from.is_some() || options.to.is_some() {
+        return Err(StudyError::Option("--around excludes --from and --to".to_owned()));
+    }
+    let serve = options.serve.clone().filter(|_| tasks.is_none());
+    Window { around: Some(around), serve, ..Window::default() }.of(recording, tasks)
 }
 
 /// The tasks that --task and --cgroup select.

@@ -10,26 +10,33 @@ mod confirm;
 mod explore;
 mod goal;
 mod in_vain;
+mod partial;
 mod rank;
+mod rounds;
+mod so_far;
 mod space;
 
 pub use answer::{Asked, Round, SCHEMA, Search, Tried, Tuned, Validated};
 pub use confirm::Confirm;
 pub use explore::Explorer;
 pub use goal::{Aim, Meets};
+pub use partial::Partial;
+pub use so_far::{Best, Step, Watch};
 pub use space::{Dimension, MOST_DIMENSIONS};
 
 use crate::StudyError;
 use crate::compare::{
-    Options, Point, Progress, RecordedInput, compare_recording, compare_scenario, plan_of_point,
+    Options, Point, RecordedInput, compare_recording, compare_scenario, plan_of_point,
     recorded_scheduler,
 };
 use crate::measurements::MACHINE;
 use crate::result::{Row, Study};
 use crate::scenario::Scenario;
+use rounds::{Halved, Last, Ran, Stage, chosen, rounds, runs};
 use schedlab_model::Ns;
 use schedlab_model::text::nearest;
 use schedlab_scheduler::{SchedulerSpec, registry};
+use so_far::SoFar;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -73,6 +80,8 @@ pub struct TuneOptions {
     pub serve: Option<String>,
     /// When it becomes true, the search ends with [`StudyError::Stopped`].
     pub stop: Option<Arc<AtomicBool>>,
+    /// Then the answer is that of what is finished, if that is anything.
+    pub keep_finished: bool,
 }
 
 /// A file that the search did not see, and how it is called.
@@ -86,7 +95,7 @@ pub fn tune(
     input: Target<'_>,
     options: &TuneOptions,
     held_out: &[HeldOut<'_>],
-    progress: Progress<'_>,
+    watch: Watch<'_>,
 ) -> Result<Tuned, StudyError> {
     let base = input.base()?;
     check_names(input, options)?;
@@ -99,7 +108,7 @@ pub fn tune(
     let how = if grid { "grid" } else { "sample" };
     let begun =
         Begun { space: &space, how, tried: points.len(), before: Vec::new(), rounds, first };
-    let mut run = Running::new(input, options, &base, progress);
+    let mut run = Running::new(input, options, &base, watch);
     let mut tuned = run.finish(points, begun, held_out)?;
     tuned.notes.splice(0..0, not_tried);
     Ok(tuned)
@@ -119,42 +128,13 @@ struct Begun<'a> {
     first: u64,
 }
 
-/// A round of the search before the last one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Stage {
-    settings: usize,
-    seeds: u32,
-    /// A part of the time only.
-    short: bool,
-}
-
-/// The rounds that leave [`FINALISTS`] of `count` settings; the first has `with` seeds.
-fn rounds(count: usize, mut with: u32, seeds: u32, may_be_shorter: bool) -> Vec<Stage> {
-    let mut left = count;
-    let mut rounds = Vec::new();
-    while left > FINALISTS {
-        rounds.push(Stage {
-            settings: left,
-            seeds: with.min(seeds),
-            short: may_be_shorter && with == 1,
-        });
-        left = left.div_ceil(HALVING).max(FINALISTS);
-        with *= HALVING as u32;
-    }
-    rounds
-}
-
-/// How many runs a round has, with those of the first row.
-fn runs(settings: usize, seeds: u32) -> usize {
-    (settings + settings.div_ceil(TOGETHER)) * seeds as usize
-}
-
 /// A search that runs.
 struct Running<'a> {
     input: Target<'a>,
     options: &'a TuneOptions,
     base: &'a SchedulerSpec,
-    progress: Progress<'a>,
+    so_far: SoFar<'a>,
+    /// Runs of the comparisons that are over.
     done: usize,
     all: usize,
 }
@@ -164,9 +144,10 @@ impl<'a> Running<'a> {
         input: Target<'a>,
         options: &'a TuneOptions,
         base: &'a SchedulerSpec,
-        progress: Progress<'a>,
+        watch: Watch<'a>,
     ) -> Running<'a> {
-        Running { input, options, base, progress, done: 0, all: 0 }
+        let so_far = SoFar::new(&options.goal, watch);
+        Running { input, options, base, so_far, done: 0, all: 0 }
     }
 
     /// Goes through the rounds, makes the answer from the last one, and tries it on what the search
@@ -181,38 +162,72 @@ impl<'a> Running<'a> {
         self.all =
             begun.rounds.iter().map(|round| runs(round.settings, round.seeds)).sum::<usize>()
                 + runs(points.len().min(FINALISTS), options.seeds) * (1 + held_out.len());
-        let (points, dropped) = self.halve(points, &begun.rounds, begun.first)?;
+        self.so_far.step(0, self.all);
+        let halved = self.halve(points, &begun.rounds, begun.first)?;
         // Seeds that the search has not seen.
         let searched = !begun.rounds.is_empty() || !begun.before.is_empty();
         let fresh = begun.first.wrapping_add(if searched { u64::from(options.seeds) } else { 0 });
-        let study = self.study(self.input, &points, fresh, options.seeds, options.duration)?;
+        let (last, is_partial) = self.last_round(halved.left, halved.last, fresh)?;
+        let rounds = begun.before.iter().chain(begun.rounds.iter().take(last.before));
         let search = Search {
             how: begun.how.to_owned(),
             settings: begun.tried,
             seed: begun.first,
             space: begun.space.iter().map(|dimension| dimension.text().to_owned()).collect(),
-            rounds: begun
-                .before
-                .iter()
-                .chain(&begun.rounds)
-                .map(|round| self.described(round, &study))
-                .collect(),
+            rounds: rounds.map(|round| self.described(round, &last.study)).collect(),
         };
-        let mut tuned = answer::answer(self.input, options, search, &study, &points, dropped)?;
-        let mut wanted: Vec<usize> =
-            tuned.recommended.into_iter().chain(tuned.largest_gain).collect();
-        wanted.dedup();
-        let names: Vec<&str> =
-            wanted.iter().map(|&place| tuned.settings[place].setting.as_str()).collect();
-        let chosen: Vec<Point> = names
-            .iter()
-            .filter_map(|name| points.iter().find(|p| p.variant.name == *name))
-            .cloned()
-            .collect();
+        let mut tuned = answer::answer(self.input, options, search, &last, halved.dropped)?;
+        if is_partial {
+            tuned.partial = Some(self.partial(&tuned, &begun, last.before, held_out.len()));
+            return Ok(tuned);
+        }
+        let chosen = chosen(&tuned, &last.points);
         for (file, other) in held_out {
-            tuned.validated.push(self.validate(file, other, &chosen, fresh)?);
+            match self.validate(file, other, &chosen, fresh) {
+                Err(StudyError::Stopped) if options.keep_finished => {
+                    tuned.partial = Some(self.partial(&tuned, &begun, last.before, held_out.len()));
+                    break;
+                }
+                validated => tuned.validated.push(validated?),
+            }
         }
         Ok(tuned)
+    }
+
+    /// Runs what is left with the seeds of the answer. Where that was ended before it was finished,
+    /// the round before it is the last; without one, it is what is finished of this one.
+    fn last_round(
+        &mut self,
+        left: Option<Vec<Point>>,
+        before: Option<Last>,
+        fresh: u64,
+    ) -> Result<(Last, bool), StudyError> {
+        let Some(points) = left else {
+            return before.map(|last| (last, true)).ok_or(StudyError::Stopped);
+        };
+        let options = self.options;
+        self.so_far.round();
+        match (self.study(self.input, &points, fresh, options.seeds, options.duration), before) {
+            (Err(StudyError::Stopped), Some(before)) if options.keep_finished => Ok((before, true)),
+            (Ok(study), Some(before)) if study.unfinished > 0 => Ok((before, true)),
+            (study, before) => {
+                let (study, rounds) = (study?, before.map_or(0, |last| last.before + 1));
+                let is_partial = study.unfinished > 0;
+                Ok((Last { study, points, before: rounds, is_fresh: true }, is_partial))
+            }
+        }
+    }
+
+    /// What was not done of a search that was ended.
+    fn partial(&self, tuned: &Tuned, begun: &Begun<'_>, round: usize, held_out: usize) -> Partial {
+        Partial {
+            runs: self.so_far.done(),
+            of_runs: self.all,
+            settings: tuned.settings.len().saturating_sub(1),
+            round: begun.before.len() + round + 1,
+            of_rounds: begun.before.len() + begun.rounds.len() + 1,
+            not_validated: held_out - tuned.validated.len(),
+        }
     }
 
     /// Returns the settings that are left after every round, and what was left out for another
@@ -222,31 +237,55 @@ impl<'a> Running<'a> {
         mut points: Vec<Point>,
         rounds: &[Stage],
         first: u64,
-    ) -> Result<(Vec<Point>, Vec<String>), StudyError> {
-        let mut dropped = Vec::new();
+    ) -> Result<Halved, StudyError> {
+        let (mut dropped, mut last) = (Vec::new(), None);
         for (index, round) in rounds.iter().enumerate() {
             let next = rounds.get(index + 1).map_or(FINALISTS, |next| next.settings);
-            let duration = if round.short { self.shorter() } else { self.options.duration };
-            let (mut losses, mut kept) = (Vec::new(), Vec::new());
-            for chunk in points.chunks(TOGETHER) {
-                let study = self.study(self.input, chunk, first, round.seeds, duration)?;
-                let rows = by_name(&study);
-                for point in chunk {
-                    match rows.get(point.variant.name.as_str()) {
-                        Some(row) if row.bound.is_none() && row.load.is_none() => {
-                            losses.push(answer::losses(self.options, &study.rows[0], row));
-                            kept.push(point.clone());
-                        }
-                        Some(_) => dropped.push(point.variant.name.clone()),
-                        None => {}
-                    }
-                }
-                dropped.extend(refused(&study));
+            let Ran { study, losses, kept, dropped: more } = self.round(&points, round, first)?;
+            dropped.extend(more);
+            let best = rank::best(&losses, next).into_iter().map(|place| kept[place].clone());
+            let best = best.collect();
+            let is_whole = study.as_ref().is_some_and(|study| study.unfinished == 0);
+            // What is finished of a later round is less than all of the one before.
+            if let Some(study) = study.filter(|_| is_whole || last.is_none()) {
+                last = Some(Last { study, points, before: index, is_fresh: index == 0 });
             }
-            points =
-                rank::best(&losses, next).into_iter().map(|place| kept[place].clone()).collect();
+            if !is_whole {
+                return Ok(Halved { left: None, dropped, last });
+            }
+            points = best;
         }
-        Ok((points, dropped))
+        Ok(Halved { left: Some(points), dropped, last })
+    }
+
+    /// Runs a round, so many settings at a time.
+    fn round(&mut self, points: &[Point], round: &Stage, first: u64) -> Result<Ran, StudyError> {
+        let duration = if round.short { self.shorter() } else { self.options.duration };
+        self.so_far.round();
+        let mut ran = Ran::default();
+        for chunk in points.chunks(TOGETHER) {
+            let study = match self.study(self.input, chunk, first, round.seeds, duration) {
+                Err(StudyError::Stopped) if self.options.keep_finished => {
+                    ran.unfinished(chunk.len());
+                    break;
+                }
+                study => study?,
+            };
+            let rows = by_name(&study);
+            for point in chunk {
+                match rows.get(point.variant.name.as_str()) {
+                    Some(row) if row.bound.is_none() && row.load.is_none() => {
+                        ran.losses.push(answer::losses(self.options, &study.rows[0], row));
+                        ran.kept.push(point.clone());
+                    }
+                    Some(_) => ran.dropped.push(point.variant.name.clone()),
+                    None => {}
+                }
+            }
+            ran.dropped.extend(refused(&study));
+            ran.join(study);
+        }
+        Ok(ran)
     }
 
     /// A comparison of the first row with some points.
@@ -258,9 +297,8 @@ impl<'a> Running<'a> {
         seeds: u32,
         duration: Option<Ns>,
     ) -> Result<Study, StudyError> {
-        let before = self.done;
-        let (progress, all) = (self.progress, self.all);
-        let report = |done: usize, _: usize| progress((before + done).min(all), all);
+        let (before, all, so_far) = (self.done, self.all, &self.so_far);
+        let report = |done: usize, _: usize| so_far.step((before + done).min(all), all);
         let aims = std::iter::once(&self.options.goal).chain(&self.options.keep);
         let options = Options {
             points: points.to_vec(),
@@ -270,6 +308,8 @@ impl<'a> Running<'a> {
             duration,
             jobs: self.options.jobs,
             stop: self.options.stop.clone(),
+            keep_finished: self.options.keep_finished,
+            seen: self.so_far.seen(),
             serve: self.options.serve.clone(),
             schedulers: match input {
                 Target::Scenario(..) => vec![self.base.clone()],
@@ -312,10 +352,15 @@ impl<'a> Running<'a> {
         seed: u64,
     ) -> Result<Validated, StudyError> {
         let input = Target::Recording(other, None);
-        let fail =
-            |error: StudyError| StudyError::Option(format!("--validate {file}: {}", cause(error)));
+        let fail = |error: StudyError| match error {
+            StudyError::Stopped => error,
+            error => StudyError::Option(format!("--validate {file}: {}", cause(error))),
+        };
         check_names(input, self.options).map_err(fail)?;
         let study = self.study(input, points, seed, self.options.seeds, None).map_err(fail)?;
+        if study.unfinished > 0 {
+            return Err(StudyError::Stopped);
+        }
         answer::validated(file, self.options, &study, points).map_err(fail)
     }
 }
@@ -459,22 +504,4 @@ fn by_name(study: &Study) -> BTreeMap<&str, &Row> {
 /// The sentences about settings that a scheduler refused.
 fn refused(study: &Study) -> Vec<String> {
     study.notes.iter().filter(|note| note.starts_with("left out: ")).cloned().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_round_leaves_a_third() {
-        let of = |count, seeds| {
-            rounds(count, 1, seeds, true)
-                .iter()
-                .map(|r| (r.settings, r.seeds, r.short))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(of(12, 5), []);
-        assert_eq!(of(40, 5), [(40, 1, true), (14, 3, false)]);
-        assert_eq!(of(200, 5), [(200, 1, true), (67, 3, false), (23, 5, false)]);
-    }
 }

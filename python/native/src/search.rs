@@ -112,6 +112,7 @@ impl NativeSearch {
             jobs: 0,
             serve,
             stop: None,
+            keep_finished: false,
         };
         let part = window(begin_ns, duration_ns);
         let replay = chosen(replay)?;
@@ -148,7 +149,7 @@ impl NativeSearch {
             let options = self.with(jobs, stop);
             let others = self.others(&validate)?;
             let explorer = Explorer::new(self.input.target(None), &options)?;
-            explorer.finish(&values, &losses, &how, &held_out(&validate, &others), &|_, _| {})
+            explorer.finish(&values, &losses, &how, &held_out(&validate, &others), &|_| {})
         })?;
         json(found)
     }
@@ -164,7 +165,7 @@ impl NativeSearch {
         let found = long(py, |stop| {
             let options = TuneOptions { trials, ..self.with(jobs, stop) };
             let others = self.others(&validate)?;
-            tune(self.input.target(None), &options, &held_out(&validate, &others), &|_, _| {})
+            tune(self.input.target(None), &options, &held_out(&validate, &others), &|_| {})
         })?;
         json(found)
     }

@@ -145,7 +145,8 @@ impl NativeStudy {
             (header.clone(), bytes)
         });
         let commit = env!("SCHEDLAB_COMMIT").to_owned();
-        let page = of_study(&page, &Origin { command, commit, made_on, recording });
+        let origin = Origin { command, commit, made_on, recording };
+        let page = of_study(&page, &self.request.scans, &origin);
         let text = page.render().map_err(|error| bad(&error))?;
         let own = Path::new(&self.name);
         let write = || -> std::io::Result<()> {

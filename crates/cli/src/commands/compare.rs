@@ -137,7 +137,8 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         )?
     };
     if let Some(path) = &args.report {
-        output::write(Some(path), &page::of_study(&study, &origin(input.recording())?).render()?)?;
+        let page = page::of_study(&study, &request.scans, &origin(input.recording())?);
+        output::write(Some(path), &page.render()?)?;
     }
     match args.format.is_parquet() {
         true => write_rows(&study, args.output.as_deref())?,

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::options::stop_signal;
 use crate::output;
-use crate::progress::Lines;
+use crate::progress::{Lines, takes};
 use crate::render::latency as render;
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
@@ -169,6 +169,9 @@ pub(crate) fn run(args: &LatencyArgs) -> anyhow::Result<Exit> {
         output::check(path)?;
     }
     let signal = stop_signal()?;
+    if let Some(duration) = request.duration {
+        takes(&format!("measures for {duration}"));
+    }
     let mut live = Lines::new();
     let mut show = |lines: &[LatencyLine]| live.set(|| cyclictest::lines(lines, request.policy));
     let measured = measure(&request, &mut show, &|| signal.requested())?;

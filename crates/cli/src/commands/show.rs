@@ -17,6 +17,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use schedlab_model::Ns;
 use schedlab_model::text::shown;
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_study::compare::Around;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::show::{About, ShowOptions, ShownServer, open, scope, sentences, server_first};
 use schedlab_trace::Recording;
@@ -28,8 +29,8 @@ use std::io::Write;
 use std::path::Path;
 
 /// Options that select a part of the events, which have no meaning for a summary of the whole run.
-const XEN_ALONE: [&str; 10] =
-    ["report", "task", "cgroup", "cpu", "from", "to", "by", "top", "absolute", "serve"];
+const XEN_ALONE: [&str; 11] =
+    ["report", "task", "cgroup", "cpu", "from", "to", "around", "by", "top", "absolute", "serve"];
 
 /// `schedlab show`
 #[derive(Debug, clap::Args)]
@@ -44,6 +45,7 @@ Examples:
   schedlab show a.slt --blame --by cgroup --json          which groups delay which, as JSON
   schedlab show node.slt --latency --by pod               run-queue latency of each pod
   schedlab show incident.slt --report incident.html       a page with charts
+  schedlab show a.slt --task 'redis*' --around worst --report worst.html     of their longest wait
   schedlab show a.slt --latency --format parquet > waits.parquet
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
   schedlab show xen-bare-caps --scheduler xen-credit2 --variant 'cap 25' --xl --xenalyze
@@ -73,6 +75,10 @@ pub(crate) struct ShowArgs {
     /// End at this time
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) to: Option<Ns>,
+    /// Show the part around this time, or around a wait by its rank in --worst (worst, worst:3;
+    /// with --task or --serve of those tasks): 2 s, or twice a longer wait
+    #[arg(long, value_name = "TIME|WAIT", conflicts_with_all = ["from", "to"])]
+    pub(crate) around: Option<Around>,
     /// Group tasks by this [default: by name, listings by thread]
     #[arg(long, value_name = "WHAT")]
     pub(crate) by: Option<Together>,
@@ -98,7 +104,7 @@ pub(crate) struct ShowArgs {
     pub(crate) xenalyze: bool,
     /// Write a page to this file instead: one HTML file with charts, without other files
     #[arg(long, value_name = "FILE.html")]
-    #[arg(conflicts_with_all = ["json", "format", "task", "cgroup", "cpu", "by", "top", "absolute"])]
+    #[arg(conflicts_with_all = ["json", "format", "cpu", "by", "top", "absolute"])]
     pub(crate) report: Option<std::path::PathBuf>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
@@ -416,6 +422,7 @@ fn listed<'a>(args: &ShowArgs, found: &'a Found) -> Option<&'a Path> {
         matches!(args.analyses.0[..], [(index, _)] if ALL[index].name == timehist::ENTRY.name);
     let text = args.format.is_table()
         && args.report.is_none()
+        && args.around.is_none()
         && args.scheduler.is_none()
         && args.variant.is_none();
     match found {
@@ -461,6 +468,7 @@ fn options(args: &ShowArgs) -> ShowOptions {
         cpu: args.cpu,
         from: args.from,
         to: args.to,
+        around: args.around,
         serve: args.serve.serve().map(str::to_owned),
         top: args.top,
         by: args.by.map(|by| match by {

@@ -1,6 +1,7 @@
 //! `schedlab tune`
 
 use super::compare::request::{Replay, RequestArgs, ServeAndPart};
+use crate::ending::{Ending, nothing_yet};
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
@@ -10,11 +11,12 @@ use crate::stdin;
 use anyhow::{Context as _, anyhow, bail};
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_study::StudyError;
 use schedlab_study::compare::{RecordedInput, ReplayFrom, modelled_by};
 use schedlab_study::deploy::Format;
 use schedlab_study::gallery;
 use schedlab_study::input::Input;
-use schedlab_study::tune::{Aim, HeldOut, TuneOptions, Tuned, tune};
+use schedlab_study::tune::{Aim, Best, HeldOut, TuneOptions, Tuned, tune};
 use schedlab_trace::import::Purpose;
 use std::path::{Path, PathBuf};
 
@@ -51,7 +53,9 @@ Those that no other is better than \
 go on to more seeds; the answer comes from seeds that the search has not seen. A gain smaller \
 than its error is no gain.
 
-Exit codes: 0 done, 2 bad input, 3 the simulation does not reproduce the recording.")]
+Ctrl-C or TERM ends the search with the answer of what is finished, marked partial. \
+Exit codes: 0 done, 2 bad input, 3 the simulation does not reproduce the recording, or the search \
+was ended early.")]
 pub(crate) struct TuneArgs {
     /// Search this recording (.slt), scenario (.toml), or scenario of the gallery by name
     /// (`schedlab list scenarios`)
@@ -130,11 +134,18 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let held_out: Vec<HeldOut<'_>> =
         args.validate.iter().map(|path| path.display().to_string()).zip(&held_out).collect();
     drop(progress);
-    let progress = Progress::with_verb("searching");
-    let mut tuned = tune(input.target(chosen.as_ref()), &options, &held_out, &|done, all| {
-        progress.set(done, all)
-    })?;
-    drop(progress);
+    let ending = Ending::install()?;
+    let options = TuneOptions { stop: ending.flag(), keep_finished: true, ..options };
+    let progress = Progress::with_answer("searching");
+    let searched = tune(input.target(chosen.as_ref()), &options, &held_out, &|step| {
+        progress.set(step.done, step.all);
+        step.best.iter().for_each(|best| progress.so_far(&said_of(best)));
+    });
+    drop((progress, ending));
+    let mut tuned = match searched {
+        Err(StudyError::Stopped) => return Ok(nothing_yet("the first setting")),
+        searched => searched?,
+    };
     tuned.notes.extend(said.flatten());
     tuned.input.name = stdin::named(&tuned.input.name);
     let text = match &args.deploy {
@@ -146,7 +157,12 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         )?,
     };
     output::write(args.output.as_deref(), &text)?;
-    Ok(if tuned.trusted { Exit::Done } else { Exit::Untrusted })
+    Ok(if tuned.trusted && tuned.partial.is_none() { Exit::Done } else { Exit::Untrusted })
+}
+
+/// Returns the best setting so far in a line.
+fn said_of(best: &Best) -> String {
+    format!("{} gives {} (unchanged: {})", best.setting, best.value, best.unchanged)
 }
 
 fn options(args: &TuneArgs) -> anyhow::Result<TuneOptions> {
@@ -163,6 +179,7 @@ fn options(args: &TuneArgs) -> anyhow::Result<TuneOptions> {
         jobs: args.jobs,
         serve: args.request.serve().map(str::to_owned),
         stop: None,
+        keep_finished: false,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Published figures beside simulated ones, as text.
 
-use super::{Style, wrap};
+use super::{Style, partial_line, wrap};
 use schedlab_study::deviation::Deviation;
 use schedlab_study::published::{Figure, FigureKind, Gallery, Published, Standing};
 use std::fmt::Write as _;
@@ -8,6 +8,9 @@ use std::fmt::Write as _;
 /// Everything: the answer, the three kinds by source, what was checked.
 pub(crate) fn published(gallery: &Gallery, style: &Style) -> String {
     let mut text = format!("{}\n", wrap(&gallery.answer.join(" "), style.width, 0));
+    if let Some(partial) = gallery.partial() {
+        text += &partial_line(&partial, style);
+    }
     for kind in FigureKind::ALL {
         for source in gallery.origins() {
             let figures = gallery.figures(kind, source.map(|one| one.id.as_str()));

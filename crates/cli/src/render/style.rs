@@ -103,6 +103,12 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     indented.join("\n")
 }
 
+/// Returns a line about an answer that is not that of all that was asked for.
+pub(crate) fn partial_line(says: &str, style: &Style) -> String {
+    let text = wrap(&format!("partial: {says}"), style.width, 0);
+    format!("{}\n", text.replacen("partial", &style.bad("partial"), 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

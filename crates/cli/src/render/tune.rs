@@ -2,7 +2,7 @@
 //! one and how to try it.
 
 use super::deploy;
-use super::style::{Style, wrap};
+use super::style::{Style, partial_line, wrap};
 use super::table::{Cell, Look, Table};
 use crate::origin::as_typed;
 use schedlab_model::Ns;
@@ -19,6 +19,9 @@ const ROWS: usize = 12;
 pub(crate) fn tune(tuned: &Tuned, style: &Style) -> String {
     let mut text = style.bold(&wrap(&tuned.verdict.outcome, style.width, 0)) + "\n";
     let _ = writeln!(text, "{}", wrap(&tuned.verdict.certainty, style.width, 0));
+    if let Some(partial) = &tuned.partial {
+        text += &partial_line(&partial.says(), style);
+    }
     let chosen = tuned.recommended.map(|place| &tuned.settings[place]);
     if let Some(deployment) = chosen.and_then(|tried| tried.deploy.as_ref()) {
         text += &deploy::commands(deployment, style);

@@ -138,7 +138,9 @@ fn published_figures_stand_beside_ours() {
 #[test]
 fn a_figure_of_several_tasks_counts_once() {
     let scenario = schedlab_study::gallery::load("two-hogs").expect("there").expect("valid");
-    let published = schedlab_study::published::figures(&scenario, 2).expect("runs");
+    let options = schedlab_study::compare::Options { jobs: 2, ..Default::default() };
+    let published =
+        schedlab_study::published::figures(&scenario, &options, &|_, _| ()).expect("runs");
     let share = published
         .figures
         .iter()

@@ -1,9 +1,11 @@
 //! Ctrl-C and friends as a flag.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::{io, mem};
 
-static REQUESTED: AtomicBool = AtomicBool::new(false);
+/// Made before the first handler is installed, and never again: a handler only reads it.
+static REQUESTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// While it lives, SIGINT, SIGTERM and SIGHUP do not end the process but are remembered, so that a
@@ -23,7 +25,9 @@ impl std::fmt::Debug for Action {
 }
 
 extern "C" fn remember(_: libc::c_int) {
-    REQUESTED.store(true, Ordering::Relaxed);
+    if let Some(requested) = REQUESTED.get() {
+        requested.store(true, Ordering::Relaxed);
+    }
 }
 
 impl StopSignal {
@@ -32,7 +36,7 @@ impl StopSignal {
     /// # Errors
     /// What `sigaction(2)` answers.
     pub fn install() -> io::Result<StopSignal> {
-        REQUESTED.store(false, Ordering::Relaxed);
+        REQUESTED.get_or_init(Arc::default).store(false, Ordering::Relaxed);
         let mut guard = StopSignal { previous: Vec::new() };
         for signal in SIGNALS {
             // SAFETY: all-zero is a valid sigaction (default action, empty mask, no flags).
@@ -42,7 +46,7 @@ impl StopSignal {
             // SAFETY: as above.
             let mut old: libc::sigaction = unsafe { mem::zeroed() };
             // SAFETY: both structures are initialised and live over the call; the handler only
-            // stores to an atomic, which is allowed in a signal handler.
+            // loads and stores atomics, which is allowed in a signal handler.
             if unsafe { libc::sigaction(signal, &action, &mut old) } != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -53,7 +57,12 @@ impl StopSignal {
 
     /// Whether a signal has come.
     pub fn requested(&self) -> bool {
-        REQUESTED.load(Ordering::Relaxed)
+        self.flag().load(Ordering::Relaxed)
+    }
+
+    /// Returns the flag that becomes true when a signal comes.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(REQUESTED.get_or_init(Arc::default))
     }
 }
 

@@ -11,7 +11,7 @@ use std::process::Command;
 const HOSTILE: &str =
     "</script><script>document.title='owned'</script>\"><img src=x onerror=document.title='owned'>";
 
-fn browser() -> Option<&'static str> {
+pub(crate) fn browser() -> Option<&'static str> {
     let found = chromium();
     if found.is_none() {
         eprintln!("SKIPPED: no chromium here");
@@ -42,6 +42,7 @@ fn lanes(tasks: [&str; 3]) -> Lanes {
     Lanes {
         tasks: tasks.map(task).to_vec(),
         runs: vec![run("recorded", 0, 40_000), run(tasks[0], 1, 30_000)],
+        own: vec![TaskId(2)],
     }
 }
 
@@ -58,6 +59,7 @@ fn page(text: &str) -> Page {
     let mut page = Page::new(text);
     page.subtitle(text);
     page.verdict(text, text);
+    page.waits(text, vec![wait(text)]);
     page.footer(text);
     let mut section = Section::new(text).lead(text);
     section.push(Part::Text(owned()));
@@ -108,11 +110,35 @@ fn page(text: &str) -> Page {
         }],
     });
     charts.push(lanes([text, "client", "server"]));
+    charts.push(sweep(text));
     page.push(charts);
     page
 }
 
-fn file(name: &str, html: &str) -> PathBuf {
+/// A wait of the lanes.
+fn wait(text: &str) -> LaneWait {
+    let (head, text) = (text.to_owned(), text.to_owned());
+    LaneWait { run: 0, cpu: CpuId(0), from: Ns::from_us(10), to: Ns::from_us(90), head, text }
+}
+
+/// Four values of a setting, of which the last has no number.
+pub(crate) fn sweep(name: &str) -> Sweep {
+    let text = ["2.00 ms", "1.00 ms (−50 %, better)", "500 µs", "no value"].map(str::to_owned);
+    Sweep {
+        title: name.to_owned(),
+        what: name.to_owned(),
+        values: ["0", "5", "10", name].map(str::to_owned).to_vec(),
+        lines: vec![SweepLine {
+            name: name.to_owned(),
+            scale: SweepScale::Time,
+            at: vec![Some(2e6), Some(1e6), Some(5e5), None],
+            between: vec![Some([1e6, 3e6]), Some([8e5, 2e6]), None, None],
+            text: text.to_vec(),
+        }],
+    }
+}
+
+pub(crate) fn file(name: &str, html: &str) -> PathBuf {
     let folder =
         schedlab_testing::temp_dir().join(format!("schedlab-page-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -121,7 +147,7 @@ fn file(name: &str, html: &str) -> PathBuf {
     file
 }
 
-fn run(browser: &str, file: &std::path::Path, hash: &str, arguments: &[&str]) -> String {
+pub(crate) fn run(browser: &str, file: &std::path::Path, hash: &str, arguments: &[&str]) -> String {
     let output = Command::new(browser)
         .args([
             "--headless",
@@ -146,8 +172,8 @@ fn every_widget_starts_and_hostile_text_stays_text() {
     let head = &dom[..dom.len().min(400)];
     assert!(head.contains("data-ready=\"yes\""), "{head}");
     assert!(!head.contains("data-errors"), "{head}");
-    assert_eq!(dom.matches("data-widget=").count(), 5);
-    assert_eq!(dom.matches("data-ready=\"yes\"").count(), 6, "the page and its five widgets");
+    assert_eq!(dom.matches("data-widget=").count(), 6);
+    assert_eq!(dom.matches("data-ready=\"yes\"").count(), 7, "the page and its six widgets");
     // 2 runs of 2 CPUs with 200 switches each and what was before the first.
     assert!(dom.contains("data-spans=\"804\""), "lanes are unpacked");
     assert!(!dom.contains("<title>owned"), "foreign script ran");
@@ -235,6 +261,9 @@ fn large() -> Page {
     rest.push(Cdf { title: "sysbench".to_owned(), measures: vec![measure] });
     rest.push(wide_table());
     page.push(rest);
+    let mut curve = Section::new("Over the values");
+    curve.push(sweep("a task with a rather long name nice"));
+    page.push(curve);
     let mut lanes = self::lanes(["redis-server", "client", "sysbench"]);
     lanes.runs = vec![with_idle_cpus()];
     let mut who = Section::new("Who ran when");
@@ -299,7 +328,7 @@ fn with_idle_cpus() -> LaneRun {
 const CHECK: &str = include_str!("check.js");
 
 /// The attribute of the document's root that a check left there.
-fn attribute<'a>(dom: &'a str, name: &str) -> &'a str {
+pub(crate) fn attribute<'a>(dom: &'a str, name: &str) -> &'a str {
     let head = &dom[..dom.find("<head").unwrap_or(dom.len())];
     head.split(&format!("data-{name}=\""))
         .nth(1)
@@ -312,7 +341,7 @@ fn nothing_is_wider_than_its_box_and_no_two_keys_look_alike() {
     let Some(browser) = browser() else { return };
     let html = with_script(&large(), CHECK);
     let file = file("sizes", &html);
-    for (width, height) in [(360, 740), (390, 844), (1400, 1000), (1920, 1080)] {
+    for (width, height) in [(360, 740), (390, 844), (800, 900), (1400, 1000), (1920, 1080)] {
         for theme in ["light", "dark"] {
             // A window is not narrower than 500 pixels; a frame is. It tells what it found.
             let frame = format!(
@@ -338,86 +367,8 @@ fn nothing_is_wider_than_its_box_and_no_two_keys_look_alike() {
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
 }
 
-/// One CPU: `server` is woken by an interrupt at 1 ms, while `hog` runs, and runs from 4 ms to 5
-/// ms; then `hog` again until 10 ms.
-fn one_wait() -> Page {
-    let (hog, server) = (TaskId(0), TaskId(1));
-    let mut recorder = LaneRecorder::new(1, Ns::ZERO, 1_000);
-    let mut tell =
-        |ms: u64, kind| recorder.event(&SchedEvent { at: Ns::from_ms(ms), cpu: CpuId(0), kind });
-    tell(0, EventKind::Switch { prev: None, prev_state: PrevState::Sleeping, next: Some(hog) });
-    tell(1, EventKind::Wake { task: server, waker: Waker::HardIrq });
-    tell(
-        4,
-        EventKind::Switch { prev: Some(hog), prev_state: PrevState::Runnable, next: Some(server) },
-    );
-    tell(
-        5,
-        EventKind::Switch { prev: Some(server), prev_state: PrevState::Sleeping, next: Some(hog) },
-    );
-    let run = recorder.finish("recorded", 0, Ns::from_ms(10));
-    let task = |name: &str| LaneTask { name: name.to_owned(), class: name.to_owned() };
-    let mut page = Page::new("one wait");
-    let mut section = Section::new("Who ran when");
-    section.push(Lanes { tasks: vec![task("hog"), task("server")], runs: vec![run] });
-    page.push(section);
-    page
-}
-
-/// Points at the span of the server, then at its wait below the lane, and clicks there.
-const POINT: &str = r#"
-addEventListener("load", () => {
-  const root = document.documentElement;
-  const look = () => {
-    if (root.dataset.ready !== "yes") return setTimeout(look, 100);
-    const canvas = document.querySelector(".lanes .stage canvas"), box = canvas.getBoundingClientRect();
-    // A pointer that a script makes up cannot be captured.
-    canvas.setPointerCapture = () => {};
-    const gutter = 62, head = 24, lane = 30;
-    const send = (kind, ms, y) => canvas.dispatchEvent(new PointerEvent(kind, {
-      pointerId: 1, bubbles: true, clientX: box.left + gutter + ms / 10 * (box.width - gutter), clientY: box.top + y }));
-    const tip = document.querySelector(".lanes .tip"), status = document.querySelector(".lanes .status");
-    send("pointermove", 4.5, head + lane / 2);
-    root.dataset.span = getComputedStyle(tip).display + ": " + [...tip.children].map((c) => c.textContent).join(" | ");
-    send("pointermove", 2.5, head + lane + 2);
-    root.dataset.wait = [...tip.children].map((c) => c.textContent).join(" | ");
-    send("pointerdown", 2.5, head + lane + 2);
-    send("pointerup", 2.5, head + lane + 2);
-    root.dataset.clicked = status.textContent;
-    send("pointerleave", 2.5, head + lane + 2);
-    root.dataset.gone = getComputedStyle(tip).display;
-  };
-  look();
-});
-"#;
-
-#[test]
-fn hover_names_task_and_time_and_a_click_on_a_wait_says_who_ran_meanwhile() {
-    let Some(browser) = browser() else { return };
-    let file = file("point", &with_script(&one_wait(), POINT));
-    let dom = run(browser, &file, "", &["--dump-dom", "--window-size=1200,900"]);
-    assert_eq!(attribute(&dom, "errors"), "");
-    let head = &dom[..dom.len().min(1200)];
-    let span = attribute(&dom, "span").replace("&nbsp;", " ");
-    for part in [
-        "block: ",
-        "CPU 0: server",
-        "ran 1.00 ms from 0.004000 s",
-        "waited 3.00 ms",
-        "an interrupt",
-    ] {
-        assert!(span.contains(part), "{part}: {span}: {head}");
-    }
-    assert!(attribute(&dom, "wait").contains("CPU 0: server"), "{head}");
-    let clicked = attribute(&dom, "clicked").replace("&nbsp;", " ");
-    assert!(clicked.contains("CPU 0: server"), "{clicked}");
-    assert!(clicked.contains("meanwhile on CPU 0: hog 3.00 ms"), "{clicked}");
-    assert_eq!(attribute(&dom, "gone"), "none");
-    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
-}
-
 /// The page with one more script, which its policy lets run.
-fn with_script(page: &Page, script: &str) -> String {
+pub(crate) fn with_script(page: &Page, script: &str) -> String {
     let html = page.render().unwrap();
     let nonce = html.split("nonce-").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
     html.replace("</body>", &format!("<script nonce=\"{nonce}\">{script}</script></body>"))

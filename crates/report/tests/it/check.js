@@ -30,6 +30,8 @@ addEventListener("load", () => {
     for (const svg of document.querySelectorAll(".ladder svg")) {
       const names = [...svg.querySelectorAll(".name")].map((n) => n.getBoundingClientRect()).sort((a, b) => a.top - b.top);
       names.forEach((n, i) => { if (i && n.top < names[i - 1].bottom - 3) wrong.push("names of the ladder overlap"); });
+      const rungs = [...svg.querySelectorAll(".axis.mid")].map((n) => n.getBoundingClientRect());
+      rungs.forEach((a, i) => rungs.slice(i + 1).forEach((b) => { if (a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom) wrong.push("rungs of the ladder overlap"); }));
       const box = svg.getBoundingClientRect();
       if (names.some((n) => n.right > box.right + 1 || n.bottom > box.bottom + 1)) wrong.push("a name of the ladder is cut off");
       const whole = JSON.parse(svg.closest("figure").querySelector("script").textContent).curves.map((c) => c.name.replaceAll(" ", ""));

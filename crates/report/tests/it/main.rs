@@ -4,3 +4,4 @@ mod browser;
 #[path = "../../examples/page.rs"]
 mod example;
 mod page;
+mod reading;

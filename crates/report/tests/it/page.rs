@@ -23,17 +23,22 @@ fn text_is_escaped_everywhere() {
     page.subtitle(evil);
     page.verdict(evil, evil);
     page.footer(evil);
+    let (head, text) = (evil.to_owned(), evil.to_owned());
+    let (from, to) = (schedlab_model::Ns(1), schedlab_model::Ns(2));
+    let cpu = schedlab_model::CpuId(0);
+    page.waits(evil, vec![LaneWait { run: 0, cpu, from, to, head, text }]);
     let mut section = Section::new(evil).lead(evil);
     section.push(Part::Text(evil.to_owned()));
     section.push(Part::List(vec![evil.to_owned()]));
     section.push(Lanes {
         tasks: vec![LaneTask { name: evil.to_owned(), class: evil.to_owned() }],
         runs: vec![],
+        own: vec![],
     });
     page.push(section);
     let html = page.render().unwrap();
     assert!(!html.contains("<img"));
-    assert_eq!(html.matches("</script>").count(), 5, "four scripts and the data of the lanes");
+    assert_eq!(html.matches("</script>").count(), 6, "five scripts and the data of the lanes");
 }
 
 #[test]

@@ -60,6 +60,7 @@ impl RecordedInput {
             verdict: Default::default(),
             headline: Vec::new(),
             detail: None,
+            unfinished: 0,
             self_replay: None,
             served: None,
             guess: None,

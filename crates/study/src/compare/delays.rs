@@ -1,13 +1,18 @@
 //! Findings of runs as parts of a page.
 
 use super::observe::Findings;
-use schedlab_model::Ns;
-use schedlab_report::{Cell, Column, Matrix, Series, Table, Trace};
+use crate::view::spaced;
+use schedlab_model::text::shown;
+use schedlab_model::{Ns, TaskId};
+use schedlab_report::{Cell, Column, LaneWait, Matrix, Series, Table, Trace};
 use schedlab_trace::Header;
 use schedlab_trace::analysis::Label;
 use schedlab_trace::analysis::blame::Culprit;
 use schedlab_trace::analysis::follow::{Began, Occupant};
+use schedlab_trace::analysis::worst::Case;
 
+/// Longest waits below the verdict.
+const LONGEST: usize = 3;
 /// Rows and columns of a matrix at most; smaller ones are added up.
 const LINES: usize = 8;
 
@@ -92,33 +97,87 @@ pub(crate) fn queue(runs: &[(String, usize, Findings)]) -> Option<Series> {
     })
 }
 
-/// The longest waits of one run.
-pub(crate) fn worst(run: &str, findings: &Findings, header: &Header) -> Table {
-    let name = |task: schedlab_model::TaskId| {
-        header.tasks.get(task.index()).map_or_else(|| "?".to_owned(), |task| task.comm.clone())
-    };
+/// The name of a task of a run, as its header has it.
+fn name(header: &Header, task: TaskId) -> String {
+    header.tasks.get(task.index()).map_or_else(|| "?".to_owned(), |task| task.comm.clone())
+}
+
+/// What was on the CPU while a task waited, and what held it back.
+fn meanwhile<'a>(case: &'a Case, header: &'a Header) -> impl Iterator<Item = String> + 'a {
     let who = |who: Occupant| match who {
-        Occupant::Task(task) => name(task),
+        Occupant::Task(task) => name(header, task),
         Occupant::Idle => "no task".to_owned(),
         Occupant::Unknown => "unknown".to_owned(),
     };
-    let row = |case: &schedlab_trace::analysis::worst::Case| {
-        let time = |ns: Ns| Cell::number(crate::view::spaced(ns.to_string()), ns.0 as f64);
-        let meanwhile =
-            case.meanwhile.iter().take(3).map(|(occupant, ns)| format!("{} {ns}", who(*occupant)));
-        let began = match case.began {
-            Began::Woken { .. } => "woken",
-            _ => "preempted",
-        };
-        let held =
-            case.held.map(|(limit, ns)| format!("held back {ns} by {}", limit.words(header)));
-        let seconds = case.from.0 as f64 / 1e9;
+    let time = |ns: Ns| spaced(ns.to_string());
+    let ran = case.meanwhile.iter().take(3);
+    let ran = ran.map(move |(one, ns)| format!("{} {}", who(*one), time(*ns)));
+    let held =
+        case.held.map(|(limit, ns)| format!("held back {} by {}", time(ns), limit.words(header)));
+    ran.chain(held)
+}
+
+/// How a wait began.
+const fn began(case: &Case) -> &'static str {
+    match case.began {
+        Began::Woken { .. } => "woken",
+        _ => "preempted",
+    }
+}
+
+/// A moment, as the lanes have it.
+fn moment(at: Ns) -> String {
+    format!("{:.6}\u{a0}s", at.0 as f64 / 1e9)
+}
+
+/// Whether a task is one of the server's.
+fn serves(task: TaskId, server: Option<&[bool]>) -> bool {
+    server.is_some_and(|server| server.get(task.index()) == Some(&true))
+}
+
+/// The longest waits of a run, which is this one of the lanes: of the server, if one is known and
+/// waited (then the second is true).
+pub(crate) fn longest(
+    run: usize,
+    findings: &Findings,
+    header: &Header,
+    server: Option<&[bool]>,
+) -> (Vec<LaneWait>, bool) {
+    let wait = |case: &Case| {
+        let length = spaced(case.length().to_string());
+        let ran = meanwhile(case, header).collect::<Vec<_>>().join(", ");
+        let ran = if ran.is_empty() { String::new() } else { format!("; meanwhile: {ran}") };
+        LaneWait {
+            run,
+            cpu: case.cpu,
+            from: case.from,
+            to: case.to,
+            head: shown(&format!("{} waited {length}", name(header, case.task))).into_owned(),
+            text: shown(&format!("from {}, {}{ran}", moment(case.from), began(case))).into_owned(),
+        }
+    };
+    let cases = &findings.worst.cases;
+    let of_server = cases.iter().any(|case| serves(case.task, server));
+    let told = cases.iter().filter(|case| !of_server || serves(case.task, server));
+    (told.take(LONGEST).map(wait).collect(), of_server)
+}
+
+/// The task that has a lane of its own at first: the server's that waited longest.
+pub(crate) fn own_lanes(findings: &Findings, server: Option<&[bool]>) -> Vec<TaskId> {
+    let longest = findings.worst.cases.iter().map(|case| case.task);
+    longest.filter(|task| serves(*task, server)).take(1).collect()
+}
+
+/// The longest waits of one run.
+pub(crate) fn worst(run: &str, findings: &Findings, header: &Header) -> Table {
+    let row = |case: &Case| {
+        let time = |ns: Ns| Cell::number(spaced(ns.to_string()), ns.0 as f64);
         vec![
-            Cell::head(name(case.task)),
+            Cell::head(name(header, case.task)),
             time(case.length()),
-            Cell::number(format!("{seconds:.6}\u{a0}s"), seconds),
-            Cell::text(format!("{began}, CPU {}", case.cpu.0)),
-            Cell::text(meanwhile.chain(held).collect::<Vec<_>>().join(", ")),
+            Cell::number(moment(case.from), case.from.0 as f64 / 1e9),
+            Cell::text(format!("{}, CPU {}", began(case), case.cpu.0)),
+            Cell::text(meanwhile(case, header).collect::<Vec<_>>().join(", ")),
         ]
     };
     Table {

@@ -25,14 +25,31 @@ const LEAST: u64 = 20_000;
 /// Colour and dashes of the recording; rows follow.
 const RECORDED: usize = 0;
 
-/// How runs are observed when there are so many (the recording not counted). `classes` by task.
-pub(super) fn keep(header: &Header, classes: &[String], duration: Ns, rows: usize) -> Keep {
+/// How runs are observed when there are so many (the recording not counted). `classes` by task,
+/// `server`: those of the server.
+pub(super) fn keep(
+    header: &Header,
+    classes: &[String],
+    duration: Ns,
+    rows: usize,
+    server: &[String],
+) -> Keep {
     let mut header = header.clone();
     for (task, class) in header.tasks.iter_mut().zip(classes) {
         task.comm.clone_from(class);
     }
     let events = (EVENTS / (rows as u64 + 1)).max(LEAST);
-    Keep { header, from: Ns::ZERO, duration, focus: None, events, vcpus: Vec::new() }
+    let first = classes.iter().map(|class| server.contains(class)).collect();
+    Keep {
+        header,
+        from: Ns::ZERO,
+        duration,
+        focus: None,
+        events,
+        tasks: None,
+        first: Some(first).filter(|first: &Vec<bool>| first.contains(&true)),
+        vcpus: Vec::new(),
+    }
 }
 
 /// Each quantity with its name and meaning.
@@ -85,6 +102,7 @@ impl Detail {
             lanes: Lanes {
                 tasks: tasks.into_iter().map(|(name, class)| LaneTask { name, class }).collect(),
                 runs: Vec::new(),
+                own: Vec::new(),
             },
             ..Detail::default()
         }
@@ -135,6 +153,13 @@ impl Detail {
         self.worst =
             all.iter().map(|(name, _, findings)| delays::worst(name, findings, &header)).collect();
         self.worst.retain(|table| !table.rows.is_empty());
+        if let Some((_, style, findings)) = all.first() {
+            let run = usize::from(recorded.is_some() && *style != RECORDED);
+            let server = keep.first.as_deref();
+            (self.longest, self.longest_of_server) =
+                delays::longest(run, findings, &header, server);
+            self.lanes.own = delays::own_lanes(findings, server);
+        }
         self.queue = delays::queue(&all);
         Ok(())
     }

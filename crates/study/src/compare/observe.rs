@@ -28,6 +28,10 @@ pub(crate) struct Keep {
     pub(crate) duration: Ns,
     /// What is in view at first; `None`: all.
     pub(crate) focus: Option<Focus>,
+    /// The tasks that are looked at; `None`: all. By [`TaskId`].
+    pub(crate) tasks: Option<Vec<bool>>,
+    /// The tasks of the server, whose waits come first; `None`: none is known.
+    pub(crate) first: Option<Vec<bool>>,
     /// The vCPUs of all runs, with their classes; they and their placeholders come after the tasks
     /// of the workload in the header ([`levels`](crate::run::levels)).
     pub(crate) vcpus: Vec<(String, String)>,
@@ -65,7 +69,13 @@ pub(crate) struct Findings {
 
 impl Observer {
     pub(crate) fn new(keep: &Keep) -> Observer {
-        let scope = Scope { from: keep.from, to: keep.duration, ..Scope::default() };
+        let scope = Scope {
+            from: keep.from,
+            to: keep.duration,
+            tasks: keep.tasks.clone(),
+            first: keep.first.clone(),
+            ..Scope::default()
+        };
         let findings = Findings {
             blame: Blame::new(&keep.header, &scope, By::Name),
             queue: RunQueue::new(&keep.header, &scope, STEPS),

@@ -113,8 +113,12 @@ impl Window {
         }
     }
 
-    /// Returns beginning and end in a recording.
-    fn of(&self, recording: &Recording) -> Result<(Ns, Ns), StudyError> {
+    /// Returns beginning and end in a recording. A wait is one of `tasks`, where they are given.
+    pub(crate) fn of(
+        &self,
+        recording: &Recording,
+        tasks: Option<&Vec<bool>>,
+    ) -> Result<(Ns, Ns), StudyError> {
         let whole = recording.duration;
         let bad = |text: String| {
             StudyError::Option(format!("{text}: the recording is only {whole} long"))
@@ -135,7 +139,7 @@ impl Window {
             Some(Around::At(at)) if at >= whole => return Err(bad(format!("--around {at}"))),
             Some(Around::At(at)) => (at, Ns::ZERO),
             Some(Around::Wait(rank)) => {
-                let wait = self.wait(recording, rank)?;
+                let wait = self.wait(recording, rank, tasks)?;
                 (Ns(wait.from.0 + wait.length().0 / 2), wait.length())
             }
         };
@@ -156,12 +160,18 @@ impl Window {
     }
 
     /// Returns a wait by its rank: of the server, where one is named.
-    fn wait(&self, recording: &Recording, rank: usize) -> Result<Case, StudyError> {
+    fn wait(
+        &self,
+        recording: &Recording,
+        rank: usize,
+        tasks: Option<&Vec<bool>>,
+    ) -> Result<Case, StudyError> {
         let header = &recording.header;
         Worst::check(header)
             .map_err(|error| StudyError::Option(format!("--around worst: {error}")))?;
         let server = self.serve.as_deref().map(Server::new);
-        let tasks = server.as_ref().map(|server| server.tasks(header)).transpose()?;
+        let of_server = server.as_ref().map(|server| server.tasks(header)).transpose()?;
+        let tasks = tasks.cloned().or(of_server);
         let scope = Scope { tasks, ..Scope::default() };
         let mut cases = Followed::over(recording, &scope, Worst::new(header, &scope, rank)).cases;
         let found = cases.len();
@@ -204,7 +214,7 @@ pub(super) fn events_of(
     let mut found = Read { recording, idle: BTreeSet::new(), window: None };
     let recording = &mut found.recording;
     if window.is_cut() && !recording.events.is_empty() {
-        let (from, to) = window.of(recording)?;
+        let (from, to) = window.of(recording, None)?;
         if from > Ns::ZERO || to < recording.duration {
             let begins = recording.events.partition_point(|event| event.at < from);
             let ends = recording.events.partition_point(|event| event.at <= to);

@@ -21,7 +21,7 @@ use super::{detail, parse_variants, seeds, split_classes, verdict};
 use crate::StudyError;
 use crate::measurements::{Kind, Measured};
 use crate::result::{SecondHalf, SelfReplay, Study};
-use crate::run::{Bench, RowPlan, spinning};
+use crate::run::{Bench, Ran, RowPlan, spinning};
 use crate::serve::{self, Guess};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{CpuRoles, CpuSet, Draw, EventSink, Ns, random};
@@ -449,7 +449,8 @@ pub fn compare_recording(
             compare_read(&first, recorded_under, options, progress)
         }
     }?;
-    if !input.chosen || input.by_messages.is_none() || study.trusted() {
+    let is_whole = study.unfinished == 0;
+    if !input.chosen || input.by_messages.is_none() || study.trusted() || !is_whole {
         return Ok(study);
     }
     // Messages that do not reproduce the recording are no better than wakeups that do. What cannot
@@ -458,8 +459,12 @@ pub fn compare_recording(
     let Ok(other) = read(ReplayFrom::Wakeups, &part.unwrap_or_else(whole)) else {
         return Ok(study);
     };
-    let mut again = compare_read(&other, recorded_under, options, progress)?;
-    if !again.trusted() {
+    let mut again = match compare_read(&other, recorded_under, options, progress) {
+        // The answer from the messages is there already.
+        Err(StudyError::Stopped) if options.keep_finished => return Ok(study),
+        again => again?,
+    };
+    if !again.trusted() || again.unfinished > 0 {
         return Ok(study);
     }
     again.notes.insert(0, OF_WAKEUPS.to_owned());
@@ -484,8 +489,13 @@ fn compare_read(
     let gates = Gates::new(options, &plans, &names)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let single = single(input, &plans);
-    let keep =
-        options.detail.then(|| detail::keep(&input.header, &input.classes, duration, plans.len()));
+    let server = match (&served, &input.guess) {
+        (Some(served), _) => served.classes.clone(),
+        (None, guess) => guess.iter().map(|guess| guess.name.clone()).collect(),
+    };
+    let keep = options
+        .detail
+        .then(|| detail::keep(&input.header, &input.classes, duration, plans.len(), &server));
     let bench = Bench {
         machine: &|seed| input.machine(seed),
         classes: &input.classes,
@@ -499,8 +509,13 @@ fn compare_read(
         jobs: options.jobs,
         progress,
         stop: options.stop.as_ref(),
+        keep_finished: options.keep_finished,
+        seen: options.seen.as_deref(),
     };
-    let (mut runs, refused) = bench.run(&mut plans)?;
+    let Ran { mut runs, seeds: of, refused, unfinished } = bench.run(&mut plans)?;
+    // How far to trust the rows that were finished is a matter of a few runs more.
+    let stop = bench.stop.filter(|_| !options.keep_finished);
+    let bench = Bench { stop, seen: None, ..bench };
     client.iter().for_each(|client| client.add_to(&mut runs));
     let alone = trust::alone(input, &plans[0], &bench)?;
     let was = input.measured_with(&single);
@@ -519,9 +534,9 @@ fn compare_read(
     let notes = notes(input, client.as_ref()).into_iter().chain(of_server).chain(open);
     let notes = notes.chain(limits).chain(refused);
     let played = Played { plans: &plans, runs: &runs, errors: &errors };
-    let head = input.study(&played, options, notes.collect(), seeds)?;
+    let head = input.study(&played, options, notes.collect(), of)?;
     let guess = input.guess.clone().filter(|_| served.is_none());
-    let mut study = Study { self_replay: Some(replay), served, guess, ..head };
+    let mut study = Study { self_replay: Some(replay), served, guess, unfinished, ..head };
     study.gates = gates.judge(&plans, &runs, &errors, &study)?;
     study.headline = crate::headline::headline(&study, &options.only);
     study.verdict = verdict::verdict(&study);

@@ -12,7 +12,7 @@ use crate::deviation::Deviation;
 use crate::measurements::{Kind, MACHINE};
 use crate::no_effect::{self, Known};
 use crate::result::{Checked, Detail, Input, InputKind, SCHEMA, Study};
-use crate::run::{Bench, RowPlan, Run, levels, own_variants, spinning};
+use crate::run::{Bench, Ran, RowPlan, Run, levels, own_variants, spinning};
 use crate::scenario::{Expectation, Scenario};
 use crate::variant::Variant;
 use schedlab_model::Ns;
@@ -51,8 +51,10 @@ pub fn compare_scenario(
         jobs: options.jobs,
         progress,
         stop: options.stop.as_ref(),
+        keep_finished: options.keep_finished,
+        seen: options.seen.as_deref(),
     };
-    let (runs, refused) = bench.run(&mut plans)?;
+    let Ran { runs, seeds, refused, unfinished } = bench.run(&mut plans)?;
     // The longest of them, where runs end with their last task.
     let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
@@ -70,6 +72,7 @@ pub fn compare_scenario(
         verdict: Default::default(),
         headline: Vec::new(),
         detail: None,
+        unfinished,
         self_replay: None,
         served: None,
         guess: None,
@@ -86,13 +89,32 @@ pub fn compare_scenario(
     study.headline = crate::headline::headline(&study, numbers.wanted());
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
-        let behind = levels::tasks_behind(&keep.vcpus);
-        let tasks = tasks(scenario).into_iter().chain(behind).collect();
-        let mut detail = Detail::from_runs(&study, &runs, tasks, None);
-        detail.observed(&study, &runs, keep, None)?;
-        study.detail = Some(Box::new(detail));
+        study.detail = Some(Box::new(detailed(scenario, &study, &runs, keep)?));
     }
     Ok(study)
+}
+
+/// Returns what a page of a comparison shows beside its numbers.
+fn detailed(
+    scenario: &Scenario,
+    study: &Study,
+    runs: &[Vec<Run>],
+    keep: &detail::Keep,
+) -> Result<Detail, StudyError> {
+    let behind = levels::tasks_behind(&keep.vcpus);
+    let tasks = tasks(scenario).into_iter().chain(behind).collect();
+    let mut detail = Detail::from_runs(study, runs, tasks, None);
+    detail.observed(study, runs, keep, None)?;
+    Ok(detail)
+}
+
+/// Returns how many runs a comparison has.
+pub(crate) fn runs_of_scenario(
+    scenario: &Scenario,
+    options: &Options,
+) -> Result<usize, StudyError> {
+    let seeds = options.repetitions.unwrap_or(scenario.repetitions) as usize;
+    Ok(plans(scenario, options)?.len() * seeds)
 }
 
 /// Returns what is known of the tasks: each of them may run at any time.
@@ -152,7 +174,7 @@ pub(crate) fn plan_of_point(
 /// How the runs of a scenario are observed.
 fn keep(scenario: &Scenario, machine: &Machine, duration: Ns, plans: &[RowPlan]) -> detail::Keep {
     let header = scenario.header(machine);
-    let mut keep = detail::keep(&header, &scenario.classes, duration, plans.len());
+    let mut keep = detail::keep(&header, &scenario.classes, duration, plans.len(), &[]);
     for vm in plans.iter().flat_map(|plan| &plan.vms) {
         for name in vm.vcpu_names() {
             if !keep.vcpus.iter().any(|(known, _)| *known == name) {

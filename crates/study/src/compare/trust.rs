@@ -222,7 +222,7 @@ pub(super) fn alone(
     }
     let first = &bench.seeds[..bench.seeds.len().min(1)];
     let bench = Bench { seeds: first, keep: None, progress: &|_, _| {}, ..*bench };
-    let (runs, _) = bench.run(&mut vec![plan])?;
+    let runs = bench.run(&mut vec![plan])?.runs;
     let Some(run) = runs.first().and_then(|runs| runs.first()) else { return Ok(BTreeMap::new()) };
     let share = |name: &String| {
         Some((name.clone(), run.measured.find(Kind::Class, name)?.value(Metric::Share)?))

@@ -145,7 +145,7 @@ impl FirstHalf {
             progress: &|_, _| {},
             ..*bench
         };
-        let (runs, _) = bench.run(&mut vec![plan])?;
+        let runs = bench.run(&mut vec![plan])?.runs;
         Ok(runs.into_iter().next().and_then(|runs| runs.into_iter().next()))
     }
 }

@@ -4,19 +4,22 @@ use super::{Origin, provenance};
 use crate::StudyError;
 use crate::compare::delays;
 use crate::compare::detail::{EVENTS, QUANTITIES};
-use crate::compare::observe::{Focus, Keep, Observer};
+use crate::compare::observe::{Findings, Focus, Keep, Observer};
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;
 use crate::show::{ShownServer, caught, sentences};
 use crate::view::spaced;
+use schedlab_model::text::shown;
 use schedlab_model::{EventSink, Ns, TaskId};
 use schedlab_report::{
     Cdf, Cell, Column, Curve, Facts, Ladders, LaneRun, LaneTask, Lanes, Measure, Page, Section,
     Table,
 };
+use schedlab_trace::analysis::follow::Followed;
 use schedlab_trace::analysis::runqueue::RunQueue;
+use schedlab_trace::analysis::worst::Worst;
 use schedlab_trace::analysis::{Analysis, Answer, Scope, Summary};
-use schedlab_trace::{Header, Incident, Recording};
+use schedlab_trace::{Header, Incident, Recording, TaskInfo};
 use std::collections::BTreeSet;
 
 /// Classes with distributions and in the table.
@@ -45,8 +48,10 @@ pub fn of_recording(
         header: header.clone(),
         from,
         duration: to,
-        focus: incident.as_ref().map(|incident| focus(recording, incident, (from, to))),
+        focus: focused(recording, scope, incident.as_ref(), (from, to)),
         events: EVENTS,
+        tasks: scope.tasks.clone(),
+        first: scope.first.clone(),
         vcpus: Vec::new(),
     };
     let mut observer = Observer::new(&keep);
@@ -55,51 +60,123 @@ pub fn of_recording(
         observer.event(event);
     }
     summary.finish(to);
-    let classes: Vec<String> = header.tasks.iter().map(|task| task.comm.clone()).collect();
-    let measured = Measured::of_summary(&summary, &classes, &|_| None);
+    let classes = classes(header, scope);
+    let mut measured = Measured::of_summary(&summary, &classes, &|_| None);
+    measured.subjects.retain(|subject| subject.name != NOT_ASKED_FOR);
     let (lanes, findings) = observer.finish();
     let knows = RunQueue::check(header).is_ok();
 
     let mut page = Page::new(if header.note.is_empty() { name } else { &header.note });
     let guess = server_named.and_then(|server| server.guess.as_ref());
     page.subtitle(format!(
-        "{name} · {} CPUs · {}{}",
+        "{name} · {} CPUs · {}{}{}",
         header.topology.cpus(),
-        spaced((to - from).to_string()),
+        part_of(recording, (from, to)),
+        only(header, scope),
         super::guessed(guess)
     ));
     let server = served(&classes, scope);
     let answer = Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
     verdict(&mut page, recording, sentences(recording, scope, answer.as_ref(), server_named));
+    if knows {
+        let first = scope.first.as_deref();
+        let (waits, of_server) = delays::longest(0, &findings, &with_ids(header), first);
+        let server = server_named.filter(|_| of_server);
+        let of = server.map_or_else(String::new, |one| format!(" of {}", shown(&one.name)));
+        page.waits(format!("The longest waits{of}"), waits);
+    }
+    let own = own_lanes(scope, &findings);
+    page.push(schedule(header, lanes.finish("recorded", 0, to), own));
     ladder(&mut page, &measured, &server);
     tasks(&mut page, &measured, &server);
-    // What a recording was kept for is in view at once.
-    let section = schedule(header, lanes.finish("recorded", 0, to));
-    page.push(if incident.is_some() { section } else { section.folded() });
     if knows {
-        let mut section = Section::new("Which task delayed which")
-            .lead(
-                "Every nanosecond in which a task was ready to run and did not is counted for the \
-             task that ran on its CPU.",
-            )
-            .folded();
-        delays::matrix("recorded", &findings).into_iter().for_each(|matrix| section.push(matrix));
-        section.push(delays::worst("recorded", &findings, header));
-        page.push(section);
-        let mut section = Section::new("Run-queue length")
-            .lead("How many tasks were ready to run and did not, over time.")
-            .folded();
-        delays::queue(&[("recorded".to_owned(), 0, findings)])
-            .into_iter()
-            .for_each(|queue| section.push(queue));
-        page.push(section);
+        delays_of(&mut page, header, findings);
     }
     page.push(origin_of(recording, name, (from, to), origin).folded());
     Ok(page)
 }
 
-fn schedule(header: &Header, run: LaneRun) -> Section {
-    let task = |task: &schedlab_trace::TaskInfo| LaneTask {
+/// Which task delayed which, and how many waited.
+fn delays_of(page: &mut Page, header: &Header, findings: Findings) {
+    let mut section = Section::new("Which task delayed which")
+        .lead(
+            "Every nanosecond in which a task was ready to run and did not is counted for the task \
+             that ran on its CPU.",
+        )
+        .folded();
+    delays::matrix("recorded", &findings).into_iter().for_each(|matrix| section.push(matrix));
+    section.push(delays::worst("recorded", &findings, header));
+    page.push(section);
+    let mut section = Section::new("Run-queue length")
+        .lead("How many tasks were ready to run and did not, over time.")
+        .folded();
+    let queue = delays::queue(&[("recorded".to_owned(), 0, findings)]);
+    queue.into_iter().for_each(|queue| section.push(queue));
+    page.push(section);
+}
+
+/// The program of tasks that the page is not asked about.
+const NOT_ASKED_FOR: &str = "\0";
+
+/// Returns the program of each task that the page is about.
+fn classes(header: &Header, scope: &Scope) -> Vec<String> {
+    let of = |(task, info): (usize, &TaskInfo)| match scope.task(TaskId::from(task)) {
+        true => info.comm.clone(),
+        false => NOT_ASKED_FOR.to_owned(),
+    };
+    header.tasks.iter().enumerate().map(of).collect()
+}
+
+/// Returns the tasks of a recording as sentences name them.
+fn with_ids(header: &Header) -> Header {
+    let mut header = header.clone();
+    for info in &mut header.tasks {
+        info.comm = format!("{}[{}]", info.comm, info.tid);
+    }
+    header
+}
+
+/// Returns which part of a recording a page is of.
+fn part_of(recording: &Recording, (from, to): (Ns, Ns)) -> String {
+    let length = spaced((to - from).to_string());
+    match (from, to) == (Ns::ZERO, recording.duration) {
+        true => length,
+        false => format!("{length} from {} on", spaced(from.to_string())),
+    }
+}
+
+/// Programs that a subtitle names.
+const NAMED: usize = 3;
+
+/// Returns what a subtitle says of the tasks that were asked for.
+fn only(header: &Header, scope: &Scope) -> String {
+    let Some(tasks) = &scope.tasks else { return String::new() };
+    let chosen = header.tasks.iter().zip(tasks).filter(|(_, chosen)| **chosen);
+    let names: BTreeSet<&str> = chosen.map(|(info, _)| info.comm.as_str()).collect();
+    let more = names.len().saturating_sub(NAMED);
+    let first = names.into_iter().take(NAMED).map(|name| shown(name).into_owned());
+    let first = first.collect::<Vec<_>>().join(", ");
+    match more {
+        0 => format!(" · only {first}"),
+        more => format!(" · only {first} and {more} more programs"),
+    }
+}
+
+/// Threads with a lane of their own, where a page is asked about so few.
+const OWN_LANES: usize = 3;
+
+/// Returns the threads that have a lane of their own at first.
+fn own_lanes(scope: &Scope, findings: &Findings) -> Vec<TaskId> {
+    let asked = scope.tasks.iter().flatten().enumerate().filter(|(_, asked)| **asked);
+    let asked: Vec<TaskId> = asked.map(|(task, _)| TaskId::from(task)).collect();
+    if (1..=OWN_LANES).contains(&asked.len()) {
+        return asked;
+    }
+    delays::own_lanes(findings, scope.tasks.as_ref().or(scope.first.as_ref()).map(Vec::as_slice))
+}
+
+fn schedule(header: &Header, run: LaneRun, own: Vec<TaskId>) -> Section {
+    let task = |task: &TaskInfo| LaneTask {
         name: format!("{}-{}", task.comm, task.tid),
         class: task.comm.clone(),
     };
@@ -108,14 +185,34 @@ fn schedule(header: &Header, run: LaneRun) -> Section {
          waits appear as lines \
          below a lane, wakeups as arrows from the waker.",
     );
-    section.push(Lanes { tasks: header.tasks.iter().map(task).collect(), runs: vec![run] });
+    section.push(Lanes { tasks: header.tasks.iter().map(task).collect(), runs: vec![run], own });
     section
 }
 
-/// Returns what the schedule shows of an incident, and where it begins so that the incident has
-/// room among the events of a page.
-fn focus(recording: &Recording, incident: &Incident, (from, to): (Ns, Ns)) -> Focus {
-    let part = incident.around(recording.duration);
+/// Returns what the schedule shows at first and where it begins: with an incident in view. Where a
+/// page has no room for all events, it has the longest wait.
+fn focused(
+    recording: &Recording,
+    scope: &Scope,
+    incident: Option<&Incident>,
+    (from, to): (Ns, Ns),
+) -> Option<Focus> {
+    if let Some(incident) = incident {
+        return Some(focus(recording, incident.around(recording.duration), (from, to)));
+    }
+    let header = &recording.header;
+    let events = &recording.events;
+    let before = |at: Ns| events.partition_point(|event| event.at <= at);
+    if before(to) - before(from) <= EVENTS as usize || Worst::check(header).is_err() {
+        return None;
+    }
+    let worst = Followed::over(recording, scope, Worst::new(header, scope, 1)).cases.pop()?;
+    let Focus { begin, .. } = focus(recording, (worst.from, worst.to), (from, to));
+    Some(Focus { part: [begin, to], begin })
+}
+
+/// Returns where the schedule begins so that a part of it has room among the events of a page.
+fn focus(recording: &Recording, part: (Ns, Ns), (from, to): (Ns, Ns)) -> Focus {
     let events = &recording.events;
     let before = |at: Ns| events.partition_point(|event| event.at <= at);
     // A tenth of the room is for what comes after it.

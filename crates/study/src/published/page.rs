@@ -14,7 +14,13 @@ pub fn page(gallery: &Gallery, origin: &Origin) -> Page {
         gallery.sources.len()
     ));
     let [how_many, why_not] = gallery.answer.each_ref().map(|text| text.replace(" %", "\u{a0}%"));
-    page.verdict(how_many, why_not);
+    match gallery.partial() {
+        None => page.verdict(how_many, why_not),
+        Some(partial) => {
+            page.verdict(how_many, format!("Partial: {partial}. {why_not}"));
+            page.distrust();
+        }
+    }
     page.push(off(gallery));
     for kind in FigureKind::ALL {
         page.push(section(gallery, kind));

@@ -2,6 +2,8 @@
 
 use super::confirm::{Confirm, confirm};
 use super::goal::{Aim, Meets, is_thin};
+use super::partial::Partial;
+use super::rounds::Last;
 use super::{Target, TuneOptions, by_name, rank, refused};
 use crate::StudyError;
 use crate::change::Judgement;
@@ -59,6 +61,9 @@ pub struct Tuned {
     pub distrust: Vec<String>,
     /// What a reader must know to judge the numbers.
     pub notes: Vec<String>,
+    /// What is missing because the search was ended before its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Partial>,
 }
 
 /// A number that was asked for.
@@ -245,10 +250,10 @@ pub(super) fn answer(
     input: Target<'_>,
     options: &TuneOptions,
     search: Search,
-    study: &Study,
-    points: &[Point],
+    last: &Last,
     mut dropped: Vec<String>,
 ) -> Result<Tuned, StudyError> {
+    let Last { study, points, .. } = last;
     let table = Table::new(options, study)?;
     let base = &study.rows[0];
     let rows = by_name(study);
@@ -287,7 +292,7 @@ pub(super) fn answer(
         asked: asked_for(&table),
         verdict: Verdict {
             outcome: outcome(&table, &settings, recommended, met),
-            certainty: certainty(&table, &settings, recommended, &search),
+            certainty: certainty(&table, &settings, recommended, (&search, last.is_fresh)),
             row: recommended,
             beside: Vec::new(),
         },
@@ -302,6 +307,7 @@ pub(super) fn answer(
         trusted: study.trusted(),
         distrust: replay.map(|replay| replay.distrust.clone()).unwrap_or_default(),
         notes,
+        partial: None,
     })
 }
 
@@ -460,13 +466,17 @@ fn certainty(
     table: &Table<'_>,
     settings: &[Tried],
     chosen: Option<usize>,
-    search: &Search,
+    (search, is_fresh): (&Search, bool),
 ) -> String {
     let study = table.study;
     let told = chosen.and_then(|place| settings[place].figures[0]?.change);
     let told = told.map(|change| times_its_error(&change, study.self_replay.is_some()));
     let seeds = study.seeds.len();
-    let unseen = if search.rounds.is_empty() { "" } else { " that the search has not seen" };
+    let unseen = match (search.rounds.is_empty(), is_fresh) {
+        (true, _) => "",
+        (false, true) => " that the search has not seen",
+        (false, false) => " by which the search has chosen, so that the gain may be less",
+    };
     let of = match seeds {
         1 => format!("one run of each{unseen}, so little is known about chance (--seeds 5)"),
         _ => format!("{seeds} seeds{unseen}"),

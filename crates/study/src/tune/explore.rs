@@ -4,11 +4,11 @@
 use super::answer::losses;
 use super::space::{Dimension, compose};
 use super::{
-    Begun, HALVING, HeldOut, Running, Stage, TOGETHER, Target, TuneOptions, Tuned, by_name,
+    Begun, HALVING, HeldOut, Running, Stage, TOGETHER, Target, TuneOptions, Tuned, Watch, by_name,
     check_names, rank, read_space, rounds,
 };
 use crate::StudyError;
-use crate::compare::{Point, Progress};
+use crate::compare::Point;
 use schedlab_scheduler::SchedulerSpec;
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ impl<'a> Explorer<'a> {
     pub fn losses(&self, values: &[Vec<String>]) -> Result<Vec<Option<Vec<f64>>>, StudyError> {
         let points = self.points(values)?;
         let mut all = Vec::new();
-        let mut run = Running::new(self.input, self.options, &self.base, &|_, _| {});
+        let mut run = Running::new(self.input, self.options, &self.base, &|_| {});
         for chunk in points.chunks(TOGETHER) {
             // A row has a name of its own.
             let mut seen = BTreeSet::new();
@@ -81,7 +81,7 @@ impl<'a> Explorer<'a> {
         known: &[Option<Vec<f64>>],
         how: &str,
         held_out: &[HeldOut<'_>],
-        progress: Progress<'_>,
+        watch: Watch<'_>,
     ) -> Result<Tuned, StudyError> {
         let mut seen = BTreeSet::new();
         let all = self.points(values)?.into_iter().zip(known);
@@ -95,6 +95,6 @@ impl<'a> Explorer<'a> {
         let rounds = rounds(points.len(), HALVING as u32, self.options.seeds, false);
         let before = vec![Stage { settings: tried, seeds: 1, short: false }];
         let begun = Begun { space: &self.space, how, tried, before, rounds, first: self.first };
-        Running::new(self.input, self.options, &self.base, progress).finish(points, begun, held_out)
+        Running::new(self.input, self.options, &self.base, watch).finish(points, begun, held_out)
     }
 }

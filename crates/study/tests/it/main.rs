@@ -2,6 +2,7 @@
 mod decision_cost;
 mod deploy_shell;
 mod diff;
+mod ended;
 mod field;
 mod field3;
 mod limits;

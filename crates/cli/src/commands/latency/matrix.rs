@@ -6,7 +6,7 @@ use crate::format::FormatArgs;
 use crate::options::stop_signal;
 use crate::origin::origin;
 use crate::output;
-use crate::progress::Lines;
+use crate::progress::{Lines, takes};
 use crate::render::matrix as render;
 use anyhow::anyhow;
 use schedlab_lab::latency::{
@@ -83,6 +83,9 @@ pub(super) fn run(
         notes: Vec::new(),
     };
     let signal = stop_signal()?;
+    // Idle and loaded.
+    let rows = 2 * request.policies.len() as u64 * u64::from(request.rounds);
+    takes(&format!("{rows} runs of {} take at least {}", request.each, request.each * rows));
     let mut live = Lines::new();
     let mut show = |done: usize, all: usize, what: &str, lines: &[LatencyLine]| {
         let policy = if what.contains("fifo") { Policy::Fifo(49) } else { Policy::Other };
