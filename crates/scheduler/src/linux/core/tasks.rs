@@ -79,7 +79,17 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             } else if class == Class::Fair && !stays {
                 F::depart(env, rq, id);
             }
+            let regrouped = class == Class::Fair
+                && self.smp.get().is_some()
+                && rq.queue(rq.entity(id).queue).group != view.group;
+            if regrouped {
+                smp::detach(rq, id);
+                self.report_above(env, rq, id);
+            }
             describe::<F>(env, rq, id);
+            if regrouped {
+                smp::attach(rq, id);
+            }
             if !queued {
                 return false;
             }
@@ -176,6 +186,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             rq.settle::<F>(env, false);
             smp::detach(rq, id);
+            if wake.kind == WakeKind::Migrated {
+                self.share_out(env, rq, id);
+            }
             F::depart(env, rq, id);
             Some(rq.take(id))
         });
@@ -290,8 +303,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 cx.push(Cmd::Displace(task));
                 return None;
             }
-            self.dequeue(env, rq, id, Dequeue::Save);
-            smp::detach(rq, id);
+            self.leave(env, rq, id);
             F::depart(env, rq, id);
             Some(rq.take(id))
         });

@@ -12,13 +12,18 @@
 //! | autogroup: sessions are groups, if switched on | `kernel/sched/autogroup.c` | modelled: `GroupSpec::autogroup` | `sessions_share_regardless_of_nice` |
 //! | a group's own minimum slice (EEVDF) | 6.12 | see `eevdf` | - |
 
-use crate::Locks;
 use crate::linux::core::rq::{Class, Entity, EntityId, NONE, Queue, QueueId, ROOT, Rq};
+use crate::linux::core::smp::Smp;
 use crate::linux::fair::FairRules;
+use crate::linux::fair::pelt::Moment;
 use crate::linux::fair::weights::{Load, NICE_0};
 use crate::linux::{Env, Linux};
-use schedlab_model::{GroupId, Ns};
+use crate::{Cx, Lock, Locks};
+use schedlab_model::{CpuId, GroupId, Ns};
 use std::sync::atomic::Ordering::Relaxed;
+
+/// How often the loads of idle CPUs are looked at, ns (`LOAD_AVG_PERIOD`, 32 ms).
+const BLOCKED_NS: u64 = 32_000_000;
 
 /// The queue of `group` on this CPU; made, with those above it, when it is first needed.
 pub(in crate::linux) fn queue_of(env: Env<'_>, rq: &mut Rq, group: GroupId) -> QueueId {
@@ -94,32 +99,62 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let whole = weight(view.weight, view.idle);
         let load = match self.smp.get() {
             None => whole,
-            Some(smp) => {
-                let now = env.cx.now;
-                let q = rq.queue_mut(queue);
-                let average = q.signal.peek(now).load_avg(1);
-                let everywhere = &smp.group_load[q.group.index()];
-                let rested =
-                    !env.t.version.release.has_eevdf() || now >= q.reported_at + Ns::from_ms(1);
-                if average.abs_diff(q.reported) > q.reported / 64 && rested {
-                    let sum = everywhere.load(Relaxed) + average - q.reported;
-                    everywhere.store(sum, Relaxed);
-                    (q.reported, q.reported_at) = (average, now);
-                }
-                let here = q.load.weight().max(average);
-                let sum = everywhere.load(Relaxed) - q.reported + here;
-                if q.nr == 0 || sum == 0 {
-                    return;
-                }
-                match share(whole.weight(), here, sum) {
-                    all if all == whole.weight() => whole,
-                    part => Load::from_weight(part),
-                }
-            }
+            Some(smp) => match part(env, smp, rq.queue_mut(queue), whole) {
+                Some(part) => part,
+                None => return,
+            },
         };
         let owner = rq.queue(queue).owner;
-        if rq.entity(owner).load.weight() != load.weight() {
+        let old = rq.entity(owner).load.weight();
+        if old != load.weight() {
             F::reweight(env, rq, owner, load);
+            if self.smp.get().is_some() {
+                carry_average(rq, owner, old);
+            }
+        }
+    }
+
+    /// Reports the loads of the queues above a task that has just left them
+    /// (`detach_entity_load_avg`, then `update_tg_load_avg`).
+    pub(in crate::linux) fn report_above(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        let Some(smp) = self.smp.get() else { return };
+        let mut queue = rq.entity(id).queue;
+        while queue != ROOT {
+            report(env, smp, rq.queue_mut(queue));
+            queue = rq.entity(rq.queue(queue).owner).queue;
+        }
+    }
+
+    /// Reports the loads of all queues of a CPU that balances (`update_blocked_averages`): a queue
+    /// that was emptied is looked at by nothing else. The clock of a throttled one stands still.
+    pub(in crate::linux) fn report_all(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) {
+        let env = &self.env(cx);
+        let mut rq = self.rqs[cpu.index()].lock();
+        for queue in ROOT + 1..rq.queues() {
+            let q = rq.queue_mut(queue);
+            if (q.nr > 0 || q.reported > 0) && q.throttle_count == 0 {
+                report(env, smp, q);
+            }
+        }
+    }
+
+    /// A tick of a busy CPU: once in 32 ms the loads of the idle ones are looked at
+    /// (`nohz_balancer_kick`: `NOHZ_STATS_KICK`). Only weights of groups depend on it, so only a
+    /// CPU with a group's task, none of whose ticks is left out, does it.
+    pub(in crate::linux) fn look_at_idle(&self, cx: &Cx<'_>, cpu: CpuId) {
+        let Some(smp) = self.smp.get() else { return };
+        if cx.now.0 < smp.next_blocked.load(Relaxed) || smp.summary.idle_cpus() == 0 {
+            return;
+        }
+        let grouped = {
+            let rq = self.rqs[cpu.index()].lock();
+            rq.curr_of(Class::Fair).is_some() && self.shares_change(&rq)
+        };
+        if grouped {
+            smp.next_blocked.store(cx.now.0 + BLOCKED_NS, Relaxed);
+            let online = smp.online();
+            let idle = online.iter().filter(|&other| smp.summary.idle(other));
+            idle.for_each(|other| self.report_all(cx, smp, other));
         }
     }
 
@@ -130,6 +165,52 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             self.reweigh(env, rq, queue);
         }
     }
+}
+
+/// The weight of a group on a CPU whose queue is `q`, when that of the whole group is `whole`;
+/// `None`: it stays as it is.
+fn part(env: Env<'_>, smp: &Smp, q: &mut Queue, whole: Load) -> Option<Load> {
+    let average = report(env, smp, q);
+    let here = q.load.weight().max(average);
+    let sum = smp.group_load[q.group.index()].load(Relaxed) - q.reported + here;
+    if sum == 0 || q.nr == 0 && env.t.version.empty_groups_keep_their_weight() {
+        return None;
+    }
+    Some(match share(whole.weight(), here, sum) {
+        all if all == whole.weight() => whole,
+        part => Load::from_weight(part),
+    })
+}
+
+/// Lets the average load of the queue above follow the new weight of a group's entity at once
+/// (`reweight_entity`: `dequeue_load_avg`, `enqueue_load_avg`).
+fn carry_average(rq: &mut Rq, owner: EntityId, old: u64) {
+    let now = rq.wall;
+    let entity = rq.entity(owner);
+    let on = entity.signal.peek(now);
+    let (before, after) = (on.load_avg(old), on.load_avg(entity.load.weight()));
+    let q = rq.queue_mut(rq.entity(owner).queue);
+    let (load, mut inputs) = (q.load.weight(), q.signal.inputs());
+    let pelt = q.signal.at(now);
+    pelt.attach(after.saturating_sub(before), 0, 0);
+    pelt.detach(before.saturating_sub(after), 0, 0);
+    inputs.load = load;
+    q.signal.set(Moment::new(now), inputs);
+}
+
+/// Tells the group the load of one of its queues if that has changed enough
+/// (`update_tg_load_avg`). Returns the load.
+fn report(env: Env<'_>, smp: &Smp, q: &mut Queue) -> u64 {
+    let now = env.cx.now;
+    let average = q.signal.peek(now).load_avg(1);
+    let rested = !env.t.version.reports_once_a_ms() || now >= q.reported_at + Ns::from_ms(1);
+    if average.abs_diff(q.reported) > q.reported / 64 && rested {
+        let everywhere = &smp.group_load[q.group.index()];
+        let sum = everywhere.load(Relaxed) + average - q.reported;
+        everywhere.store(sum, Relaxed);
+        (q.reported, q.reported_at) = (average, now);
+    }
+    average
 }
 
 /// A CPU's part of a group's weight, when `here` of the group's load `sum` is on it.

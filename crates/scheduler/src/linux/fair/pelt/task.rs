@@ -98,6 +98,18 @@ impl TaskSignal {
             util: u64::from(self.util),
         }
     }
+    /// A group's: a task whose sums are `task` came to its queue, whose sums are `queue` with it
+    /// (`update_tg_cfs_load`). Both are of the moment up to which this was brought.
+    pub(in crate::linux) fn gains(&mut self, task: &Pelt, queue: &Pelt) {
+        let sum = (u64::from(self.load) + task.load).max(queue.util);
+        self.load = sum.min(queue.largest()) as u32;
+    }
+    /// A group's: a task left its queue, whose sums are `queue` without it and whose entities weigh
+    /// `weight`. What is left is taken to be runnable as often as one of these on average.
+    pub(in crate::linux) fn loses(&mut self, queue: &Pelt, weight: u64) {
+        let sum = queue.load.checked_div(weight).unwrap_or(0).min(u64::from(self.load));
+        self.load = sum.max(queue.util).min(queue.largest()) as u32;
+    }
     fn inputs(&self) -> Inputs {
         let on = u64::from(self.on);
         Inputs { load: on, runnable: on, running: self.running }
