@@ -79,17 +79,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             } else if class == Class::Fair && !stays {
                 F::depart(env, rq, id);
             }
-            let regrouped = class == Class::Fair
-                && self.smp.get().is_some()
-                && rq.queue(rq.entity(id).queue).group != view.group;
-            if regrouped {
-                smp::detach(rq, id);
-                self.report_above(env, rq, id);
-            }
             describe::<F>(env, rq, id);
-            if regrouped {
-                smp::attach(rq, id);
-            }
             if !queued {
                 return false;
             }

@@ -7,6 +7,14 @@
 //! | a CPU's part of the weight: shares x load here / load everywhere, from 2 to shares | `calc_group_shares` | modelled; weights have no 10 extra bits | `weights_hold_over_several_cpus` |
 //! | the load here is the larger of the queue's weight and its average | same | modelled | same |
 //! | loads are reported when they change by 1/64, since 6.7 once a millisecond | `update_tg_load_avg` | modelled | same |
+//! | a queue that lost a queued task reports without it | `update_load_avg`: `DO_DETACH` | modelled | `groups_get_what_a_real_kernel_gave_them_from_the_same_placement` |
+//! | the load of a task that wakes on another CPU, or ends, leaves at the queue's next update | `remove_entity_load_avg` | simplified: it leaves at once, and is reported at that update | same |
+//! | all queues of a CPU report when it balances, of idle CPUs once in 32 ms while others tick | `update_blocked_averages`, `NOHZ_STATS_KICK` | modelled; of throttled ones none | same |
+//! | part of the time in which a group is runnable on a CPU: a signal of its entity; arriving tasks add theirs, up to all of it, and when one leaves it is at most the mean of the rest | `update_tg_cfs_load` | modelled | `a_group_is_runnable_as_often_as_its_tasks` |
+//! | the load of the queue above follows a new weight at once | `reweight_entity`: `dequeue_load_avg`, `enqueue_load_avg` | modelled | `the_load_above_follows_the_weight_at_once` |
+//! | a task weighs its part of its group, where CPUs' loads are compared | `task_h_load` | modelled; not kept for a jiffy | `a_task_weighs_its_part_of_the_group` |
+//! | a group that becomes empty on a CPU gets the weight of what load is left, since 6.12 it keeps its weight | `update_cfs_group` | modelled; 6.6 to 6.11 keep it, too | `groups_get_what_a_real_kernel_gave_them_from_the_same_placement` |
+//! | a task that changes its group takes its load along | `task_change_group_fair` | omitted: it decays where it was; no simulated task changes its group | – |
 //! | refreshed at enqueue, dequeue and every tick | `update_cfs_group` | modelled: no tick of a group's CPU is left out | `linux_groups` (both tick modes) |
 //! | `cpu.idle` groups weigh as SCHED_IDLE; their tasks count as idle above | 5.15 | modelled | `an_idle_group_gets_the_rest` |
 //! | autogroup: sessions are groups, if switched on | `kernel/sched/autogroup.c` | modelled: `GroupSpec::autogroup` | `sessions_share_regardless_of_nice` |
@@ -114,17 +122,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// Reports the loads of the queues above a task that has just left them
-    /// (`detach_entity_load_avg`, then `update_tg_load_avg`).
-    pub(in crate::linux) fn report_above(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
-        let Some(smp) = self.smp.get() else { return };
-        let mut queue = rq.entity(id).queue;
-        while queue != ROOT {
-            report(env, smp, rq.queue_mut(queue));
-            queue = rq.entity(rq.queue(queue).owner).queue;
-        }
-    }
-
     /// Reports the loads of all queues of a CPU that balances (`update_blocked_averages`): a queue
     /// that was emptied is looked at by nothing else. The clock of a throttled one stands still.
     pub(in crate::linux) fn report_all(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) {
@@ -221,6 +218,53 @@ fn share(shares: u64, here: u64, sum: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::core::smp::{attach, load_at_root};
+    use crate::linux::fair::pelt::TaskSignal;
+    use crate::linux::tunables::Tunables;
+    use crate::linux::version::V6_1;
+
+    const NOW: Ns = Ns::from_ms(700);
+
+    /// A group of weight 1024 with two hogs.
+    fn two_hogs() -> (Rq, EntityId, EntityId) {
+        let t = Tunables::new(V6_1, 2, &crate::Knobs::default());
+        let mut rq = Rq::new(CpuId(0), &t);
+        rq.wall = NOW;
+        let mut entity = Entity::new(NONE, ROOT, 0);
+        (entity.owns, entity.load) = (1, weight(None, false));
+        let owner = rq.store(entity);
+        rq.add_queue(Queue::new(GroupId(1), owner));
+        let hogs = [0, 1].map(|task| {
+            let mut hog = Entity::new(task, 1, 1);
+            (hog.load, hog.signal) = (Load::from_weight(NICE_0), TaskSignal::start(NOW, 1024));
+            let id = rq.store(hog);
+            attach(&mut rq, id);
+            id
+        });
+        (rq, owner, hogs[1])
+    }
+
+    fn load_of(rq: &Rq, queue: QueueId) -> u64 {
+        rq.queue(queue).signal.peek(NOW).load_avg(1)
+    }
+
+    #[test]
+    fn the_load_above_follows_the_weight_at_once() {
+        let (mut rq, owner, _) = two_hogs();
+        assert_eq!((load_of(&rq, ROOT), load_of(&rq, 1)), (1024, 2048), "a group counts once");
+        rq.entity_mut(owner).load = Load::from_weight(64);
+        carry_average(&mut rq, owner, 1024);
+        assert_eq!((load_of(&rq, ROOT), load_of(&rq, 1)), (64, 2048));
+    }
+
+    /// Half of its group, however much the group weighs here.
+    #[test]
+    fn a_task_weighs_its_part_of_the_group() {
+        let (mut rq, owner, hog) = two_hogs();
+        assert_eq!(load_at_root(&rq, hog, 1024), 511, "of 1024, rounded down as in the kernel");
+        rq.entity_mut(owner).load = Load::from_weight(64);
+        assert_eq!(load_at_root(&rq, hog, 1024), 31);
+    }
 
     #[test]
     fn a_share_is_between_2_and_the_whole() {

@@ -122,6 +122,31 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn a_group_is_runnable_as_often_as_its_tasks() {
+        let at = Ns::from_ms(500);
+        let now = Moment::new(at);
+        let mut group = TaskSignal::default();
+        let mut loads = |change: &dyn Fn(&mut TaskSignal)| {
+            group.at(now);
+            change(&mut group);
+            group.at(now).load_avg(1024)
+        };
+        let queue = |load, util| {
+            let mut queue = Pelt::zero(at);
+            queue.attach(load, util, util);
+            queue
+        };
+        let hog = TaskSignal::start(at, SCALE).at(now);
+        assert_eq!(loads(&|group| group.gains(&hog, &queue(1024, 1024))), 1024);
+        assert_eq!(loads(&|group| group.gains(&hog, &queue(2048, 1024))), 1024, "no more than all");
+        // What stays weighs 1024 and was runnable for a quarter of the time.
+        assert_eq!(loads(&|group| group.loses(&queue(256, 100), 1024)), 256);
+        // It is not less than the CPU time that the rest had.
+        assert_eq!(loads(&|group| group.loses(&queue(20, 100), 1024)), 100);
+        assert_eq!(loads(&|group| group.loses(&queue(0, 0), 0)), 0, "it is empty");
+    }
+
     proptest! {
         /// What a task keeps in 24 bytes is what a queue with this one task keeps in 56, also when
         /// the clock of another CPU is an older one.
