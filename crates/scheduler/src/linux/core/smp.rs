@@ -86,6 +86,12 @@ impl Smp {
         }
     }
 
+    /// Whether there is any group but the root.
+    #[inline]
+    pub(in crate::linux) fn has_groups(&self) -> bool {
+        self.group_load.len() > 1
+    }
+
     /// Where `task` may run now.
     #[inline]
     pub(in crate::linux) fn allowed(&self, cx: &Cx<'_>, task: TaskId) -> CpuSet {

@@ -123,8 +123,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// Reports the loads of all queues of a CPU that balances (`update_blocked_averages`): a queue
-    /// that was emptied is looked at by nothing else. The clock of a throttled one stands still.
+    /// that was emptied is looked at by nothing else. The clock of a throttled one is stopped.
     pub(in crate::linux) fn report_all(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) {
+        if !smp.has_groups() {
+            return;
+        }
         let env = &self.env(cx);
         let mut rq = self.rqs[cpu.index()].lock();
         for queue in ROOT + 1..rq.queues() {
@@ -140,7 +143,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// CPU with a group's task, none of whose ticks is left out, does it.
     pub(in crate::linux) fn look_at_idle(&self, cx: &Cx<'_>, cpu: CpuId) {
         let Some(smp) = self.smp.get() else { return };
-        if cx.now.0 < smp.next_blocked.load(Relaxed) || smp.summary.idle_cpus() == 0 {
+        let due = smp.has_groups() && cx.now.0 >= smp.next_blocked.load(Relaxed);
+        if !due || smp.summary.idle_cpus() == 0 {
             return;
         }
         let grouped = {
