@@ -5,6 +5,7 @@ use crate::proc::{default_slice, value};
 use crate::tracefs::PseudoFs;
 use rustix::time::{ClockId, clock_getres};
 use schedlab_model::{CpuId, CpuPlace, CpuSet, MAX_CPUS, Ns, Topology};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -222,7 +223,28 @@ fn knobs(online: &CpuSet) -> Vec<(String, String)> {
     ] {
         add(name, &read(path));
     }
+    let of_cpu = |cpu: CpuId| format!("/sys/devices/system/cpu/cpu{}/cpu_capacity", cpu.0);
+    add(UNEQUAL, &unequal(online, |cpu| read(of_cpu(cpu))));
     knobs
+}
+
+/// Name of the setting that says how fast CPUs are that are not equally fast.
+const UNEQUAL: &str = "cpu_capacity";
+
+/// CPUs by their capacity, where they differ: "446 on 0-3, 1024 on 4-7"
+/// (`drivers/base/arch_topology.c`: 1024 is the fastest; on arm64 and riscv). Empty where all are
+/// alike, and where the kernel does not say so.
+fn unequal(online: &CpuSet, file: impl Fn(CpuId) -> String) -> String {
+    let mut by_capacity: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    for cpu in online.iter() {
+        let Ok(capacity) = file(cpu).trim().parse() else { return String::new() };
+        by_capacity.entry(capacity).or_insert(CpuSet::EMPTY).insert(cpu);
+    }
+    if by_capacity.len() < 2 {
+        return String::new();
+    }
+    let parts = by_capacity.iter().map(|(capacity, cpus)| format!("{capacity} on {cpus}"));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// A setting of [`DEBUG`], wherever this kernel has it: `debugfs` reads below debugfs, `file` a
@@ -283,6 +305,21 @@ mod tests {
         assert!(facts.topology.cpus() >= facts.online.count());
         assert!(!facts.kernel.is_empty());
         assert!(facts.memory_mib > 16);
+    }
+
+    #[test]
+    fn unequal_cpus_are_told_by_their_capacity() {
+        let of = |little: u32| {
+            let cpus = CpuSet::first(6);
+            unequal(&cpus, |cpu| format!("{}\n", if cpu.0 < little { 446 } else { 1024 }))
+        };
+        assert_eq!(of(4), "446 on 0-3, 1024 on 4-5");
+        assert_eq!((of(0), of(6)), (String::new(), String::new()), "all are alike");
+        assert_eq!(
+            unequal(&CpuSet::first(2), |_| String::new()),
+            "",
+            "the kernel has no such file"
+        );
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub use fair::weights::{
 };
 
 use self::core::rq::{Class, EntityId, NONE, Rq};
-use self::core::smp::Smp;
+use self::core::smp::{self, Smp};
 use self::core::task_index::TaskIndex;
 use crate::{
     Change, Cx, Knobs, Lock, Locks, Needs, OnLine, Pick, Prev, Rejection, Scheduler, Timer, Wake,
@@ -176,6 +176,19 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Takes a task off its class's queue.
     fn dequeue(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, why: Dequeue) {
+        self.take_off(env, rq, id, why);
+        self.share_out(env, rq, id);
+    }
+
+    /// Takes a waiting task off its queue and its load off this CPU: it goes to another one.
+    fn leave(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
+        self.take_off(env, rq, id, Dequeue::Save);
+        smp::detach(rq, id);
+        self.share_out(env, rq, id);
+    }
+
+    /// Takes a task off its class's queue; the weights of its groups stay as they are.
+    fn take_off(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, why: Dequeue) {
         match rq.entity(id).class {
             Class::Fair => {
                 fair::dequeue::<F>(env, rq, id, why);
@@ -184,7 +197,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             Class::Deadline => dl::dequeue(env, rq, id, why == Dequeue::Sleep),
         }
         self.track(rq, id);
-        self.share_out(env, rq, id);
     }
 
     /// Whether `woken` takes the CPU from the running task; the clock was refreshed by this wakeup,
@@ -353,6 +365,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         // A CPU that has yet to leave its idle task is not asked for its ticks, so they may not
         // matter.
         if runs && !off {
+            self.look_at_idle(cx, cpu);
             self.balance_at_tick(cx, cpu);
         }
     }

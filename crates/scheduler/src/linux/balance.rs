@@ -35,7 +35,7 @@ use crate::linux::balance::newidle_odds::NewidleOdds;
 use crate::linux::core::rq::{Class, Entity, EntityId, NONE, Rq};
 use crate::linux::core::smp::{self, Smp};
 use crate::linux::fair::pelt::Moment;
-use crate::linux::fair::{self, Dequeue, FairRules};
+use crate::linux::fair::{self, FairRules};
 use crate::linux::{Env, Linux};
 use crate::{Cmd, Cx, Lock, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, TaskId, Waker};
@@ -118,6 +118,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Balances every domain of `cpu` that is due.
     fn rebalance(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) {
+        self.report_all(cx, smp, cpu);
         let now = cx.now.0;
         let idle_now = || if smp.summary.idle(cpu) { Idle::Yes } else { Idle::No };
         let mut idle = idle_now();
@@ -181,6 +182,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let mut pulled = false;
         let mut cost = self.t.smp.newidle_cost;
         let affordable = smp.avg_idle[cpu.index()].load(Relaxed);
+        if smp.summary.any_crowded() && affordable >= cost {
+            self.report_all(cx, smp, cpu);
+        }
         for level in 0..levels {
             if !smp.summary.any_crowded() || affordable < cost {
                 break;
@@ -504,8 +508,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Takes a waiting task out of this CPU.
     pub(super) fn detach(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) -> Entity {
-        self.dequeue(env, rq, id, Dequeue::Save);
-        smp::detach(rq, id);
+        self.leave(env, rq, id);
         if rq.entity(id).class == Class::Fair {
             F::depart(env, rq, id);
         }

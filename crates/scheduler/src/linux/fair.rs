@@ -13,6 +13,7 @@ pub(super) mod weights;
 use crate::linux::Env;
 use crate::linux::core::plain;
 use crate::linux::core::rq::{Class, EntityId, NONE, QueueId, ROOT, Rq};
+use crate::linux::core::smp;
 use crate::linux::dl;
 use crate::linux::version::Feature;
 use crate::{Cmd, Timer};
@@ -254,6 +255,7 @@ pub(super) fn dequeue_delayed<F: FairRules>(env: Env<'_>, rq: &mut Rq, entity: E
     if rq.entity(entity).owns == NONE {
         dequeue::<F>(env, rq, entity, Dequeue::Sleep);
     } else if F::dequeue(env, rq, entity, Dequeue::Sleep) {
+        smp::track_owner(rq, entity);
         dequeued::<F>(env, rq, entity, Dequeue::Sleep, 0);
     }
 }
@@ -279,6 +281,7 @@ fn dequeued<F: FairRules>(
                 entity,
                 if why == Dequeue::Save { Dequeue::Sleep } else { why },
             );
+            smp::track_owner(rq, entity);
         }
         let id = rq.entity(entity).queue;
         let queue = rq.queue_mut(id);

@@ -20,6 +20,7 @@ mod linux_eevdf;
 mod linux_elision;
 mod linux_groups;
 mod linux_knobs;
+mod linux_nodes;
 mod linux_pre_cfs;
 mod linux_smp;
 mod nested;

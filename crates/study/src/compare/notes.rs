@@ -15,6 +15,13 @@ pub(super) fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<St
             "wakeups by interrupts that found CPU {cpus} idle may be missing in the recording"
         ));
     }
+    // What `host::machine` calls the capacities of unequal CPUs.
+    if let Some(capacities) = input.header.knobs.get("cpu_capacity") {
+        notes.push(format!(
+            "the CPUs are not equally fast (capacity {capacities}): the replay takes them as equal, \
+             so that the CPU time of a task that runs on another kind of CPU is not what it would be"
+        ));
+    }
     let unknown = input.header.tasks.iter().filter(|task| !task.known).count();
     if unknown > 0 {
         notes.push(format!(
@@ -45,4 +52,23 @@ pub(super) fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<St
         notes.push(format!("{missing}: {of}"));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn unequal_cpus_are_named() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/two-yes.slt");
+        let mut input = RecordedInput::open(Path::new(path)).unwrap();
+        let said = |input: &RecordedInput| {
+            notes(input, None).into_iter().find(|note| note.contains("not equally fast"))
+        };
+        assert_eq!(said(&input), None);
+        let capacities = "446 on 0-3, 1024 on 4-7";
+        input.header.knobs.insert("cpu_capacity".to_owned(), capacities.to_owned());
+        assert!(said(&input).is_some_and(|note| note.contains(capacities)));
+    }
 }

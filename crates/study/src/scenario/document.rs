@@ -129,7 +129,8 @@ const NOT_MODELLED: [(&[&str], &str); 4] = [
     (
         &["capacity", "capacities", "cpu_capacity"],
         "CPUs of unequal capacity (big.LITTLE) are not modelled, every CPU of a machine has the \
-         same speed: leave it out; `smt_yield` is for hardware threads that slow each other",
+         same speed: leave it out; `smt_yield` is for hardware threads that slow each other. The \
+         comparison of a recording from such a machine says so",
     ),
     (
         &["housekeeping", "irqaffinity", "kthread_cpus"],

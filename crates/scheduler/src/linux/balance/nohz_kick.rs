@@ -66,6 +66,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             if !idle(&first) {
                 break;
             }
+            self.report_all(cx, smp, cpu);
             if cx.now.0 >= smp.next_balance[cpu.index()].load(Relaxed) {
                 self.rebalance(cx, smp, cpu);
             }

@@ -151,7 +151,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                     self.dequeue(env, rq, curr, Dequeue::Sleep);
                 }
                 Prev::Exited => self.dequeue(env, rq, curr, Dequeue::Exit),
-                Prev::Migrating => self.dequeue(env, rq, curr, Dequeue::Save),
+                // Its load leaves with it, once it is known where it goes.
+                Prev::Migrating => self.take_off(env, rq, curr, Dequeue::Save),
             }
         }
     }

@@ -5,10 +5,10 @@ use crate::linux::balance::domains::{self, Domain, Domains, Level};
 use crate::linux::balance::packing::Estimates;
 use crate::linux::balance::placement::{Placement, WakerFacts, Wakeup};
 use crate::linux::core::cpu_summary::{CpuSummary, Facts, SharedSet, Turn};
-use crate::linux::core::rq::{Class, Entity, EntityId, NONE, ROOT, Rq};
+use crate::linux::core::rq::{Class, Entity, EntityId, NONE, QueueId, ROOT, Rq};
 use crate::linux::core::tick_edges::TickEdges;
 use crate::linux::fair::FairRules;
-use crate::linux::fair::pelt::{Inputs, Moment, Pelt, SCALE, TaskSignal};
+use crate::linux::fair::pelt::{Inputs, Moment, SCALE, TaskSignal};
 use crate::linux::tunables::Tunables;
 use crate::linux::{Linux, dl};
 use crate::{Cx, Lock, Locks, Wake, WakeKind};
@@ -35,6 +35,8 @@ pub(in crate::linux) struct Smp {
     pinned: Vec<Vec<AtomicBool>>,
     /// By group: the sum of the loads that its queues have reported.
     pub(in crate::linux) group_load: Box<[AtomicU64]>,
+    /// When the loads of idle CPUs are looked at next, ns.
+    pub(in crate::linux) next_blocked: AtomicU64,
     /// Where `cpumask_any_and_distribute` stopped last.
     distributed: AtomicU32,
     /// What tasks use of a CPU, where that is asked for.
@@ -76,11 +78,18 @@ impl Smp {
             next_kick: AtomicU64::new(0),
             kick_armed: AtomicBool::new(false),
             group_load: cx.world.groups.iter().map(|_| AtomicU64::new(0)).collect(),
+            next_blocked: AtomicU64::new(0),
             pinned: domains.all.iter().map(flags).collect(),
             domains,
             edges: TickEdges::new(cx.world),
             distributed: AtomicU32::new(u32::MAX),
         }
+    }
+
+    /// Whether there is any group but the root.
+    #[inline]
+    pub(in crate::linux) fn has_groups(&self) -> bool {
+        self.group_load.len() > 1
     }
 
     /// Where `task` may run now.
@@ -336,6 +345,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let flips = entity.partners.woke(task.0, cx.now);
         let weight = entity.load.weight();
         let load = if sync { entity.signal.peek(cx.now).load_avg(weight) } else { 0 };
+        let load = load_at_root(&rq, id, load);
         Some(WakerFacts { flips, load })
     }
 
@@ -361,6 +371,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             flips = entity.partners.flips();
             recent = std::mem::replace(&mut entity.partners.recent_cpu, prev.0);
+            load = load_at_root(&rq, id, load);
         }
         Wakeup { this: cx.cpu, prev, load, util, recent, flips, waker, sync }
     }
@@ -368,25 +379,40 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
 /// Brings the load signals of the groups above a task up to date.
 fn track_groups(rq: &mut Rq, id: EntityId) {
-    let now = rq.wall;
+    let now = Moment::new(rq.wall);
     let mut queue = rq.entity(id).queue;
     while queue != ROOT {
         let q = rq.queue_mut(queue);
         let (load, runnable) = (q.load.weight(), u64::from(q.h_nr));
-        q.signal.set(Moment::new(now), Inputs { load, runnable, running: q.curr != NONE });
+        q.signal.set(now, Inputs { load, runnable, running: q.curr != NONE });
         let owner = q.owner;
-        queue = rq.entity(owner).queue;
+        queue = note_group(rq, owner, now);
     }
 }
 
-/// What a task with average load `load` (on its own queue) weighs at the root.
+/// A group's entity came onto its queue or left it, maybe. Returns that queue.
+fn note_group(rq: &mut Rq, owner: EntityId, now: Moment) -> QueueId {
+    let entity = rq.entity_mut(owner);
+    let on = entity.on_rq;
+    entity.signal.set(now, on, false);
+    entity.queue
+}
+
+/// The same of one that no task's [`track`](Linux::track) finds.
+pub(in crate::linux) fn track_owner(rq: &mut Rq, owner: EntityId) {
+    note_group(rq, owner, Moment::new(rq.wall));
+}
+
+/// What a task with average load `load` (on its own queue) weighs at the root (`task_h_load`).
 pub(in crate::linux) fn load_at_root(rq: &Rq, id: EntityId, mut load: u64) -> u64 {
+    let now = rq.wall;
     let mut queue = rq.entity(id).queue;
     while queue != ROOT {
         let q = rq.queue(queue);
-        let whole = q.signal.pelt().load_avg(1).max(load).max(1);
-        load = load * rq.entity(q.owner).load.weight() / whole;
-        queue = rq.entity(q.owner).queue;
+        let whole = q.signal.peek(now).load_avg(1) + 1;
+        let group = rq.entity(q.owner);
+        load = load * group.signal.peek(now).load_avg(group.load.weight()) / whole;
+        queue = group.queue;
     }
     load
 }
@@ -401,36 +427,53 @@ pub(in crate::linux) fn start(rq: &mut Rq, id: EntityId) {
 /// The load that a task, not queued, left on its CPU comes along to this one (or is there for the
 /// first time).
 pub(in crate::linux) fn attach(rq: &mut Rq, id: EntityId) {
-    share(rq, id, Pelt::attach);
+    share(rq, id, true);
 }
 
 /// The opposite of [`attach`].
 pub(in crate::linux) fn detach(rq: &mut Rq, id: EntityId) {
-    share(rq, id, Pelt::detach);
+    share(rq, id, false);
 }
 
-/// Adds or takes away a task's averages on every level. The load that a task has above its own
-/// queue is its part of the group's: group entity's weight × task's load / queue's load.
-fn share(rq: &mut Rq, id: EntityId, change: fn(&mut Pelt, u64, u64, u64)) {
+/// Adds or takes away a task's averages on every level. Above its own queue the load of a group
+/// changes, which is its weight here by the part of the time in which it was runnable
+/// (`propagate_entity_load_avg`).
+fn share(rq: &mut Rq, id: EntityId, comes: bool) {
     if rq.entity(id).class != Class::Fair {
         return;
     }
-    let now = rq.wall;
+    let wall = rq.wall;
+    let now = Moment::new(wall);
     let entity = rq.entity_mut(id);
     let (weight, mut queue) = (entity.load.weight(), entity.queue);
-    let pelt = entity.signal.at(Moment::new(now));
-    let (mut load, runnable, util) = (pelt.load_avg(weight), pelt.runnable_avg(), pelt.util_avg());
+    let task = entity.signal.at(now);
+    let (runnable, util) = (task.runnable_avg(), task.util_avg());
+    let load = task.load_avg(weight);
+    let (mut more, mut less) = if comes { (load, 0) } else { (0, load) };
     loop {
         let q = rq.queue_mut(queue);
-        let owner = q.owner;
-        let pelt = q.signal.at(now);
-        let before = pelt.load_avg(1);
-        change(pelt, load, runnable, util);
+        let (owner, weight) = (q.owner, q.load.weight());
+        let pelt = q.signal.at(wall);
+        if comes {
+            pelt.attach(more, runnable, util);
+            pelt.detach(less, 0, 0);
+        } else {
+            pelt.attach(more, 0, 0);
+            pelt.detach(less, runnable, util);
+        }
+        let sums = *pelt;
         if owner == NONE {
             return;
         }
-        let after = rq.queue(queue).signal.pelt().load_avg(1);
-        load = load * rq.entity(owner).load.weight() / before.max(after).max(1);
-        queue = rq.entity(owner).queue;
+        let group = rq.entity_mut(owner);
+        let before = group.signal.at(now).load_avg(group.load.weight());
+        if comes {
+            group.signal.gains(&task, &sums);
+        } else {
+            group.signal.loses(&sums, weight);
+        }
+        let after = group.signal.at(now).load_avg(group.load.weight());
+        (more, less) = (after.saturating_sub(before), before.saturating_sub(after));
+        queue = group.queue;
     }
 }

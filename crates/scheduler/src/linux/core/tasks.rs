@@ -176,6 +176,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             rq.settle::<F>(env, false);
             smp::detach(rq, id);
+            if wake.kind == WakeKind::Migrated {
+                self.share_out(env, rq, id);
+            }
             F::depart(env, rq, id);
             Some(rq.take(id))
         });
@@ -290,8 +293,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 cx.push(Cmd::Displace(task));
                 return None;
             }
-            self.dequeue(env, rq, id, Dequeue::Save);
-            smp::detach(rq, id);
+            self.leave(env, rq, id);
             F::depart(env, rq, id);
             Some(rq.take(id))
         });

@@ -21,6 +21,7 @@
 //! | the load clock of a throttled queue stops | 6.1 | modelled | `pelt` |
 
 use crate::linux::core::rq::{Class, EntityId, NONE, Queue, QueueId, ROOT, Rq};
+use crate::linux::core::smp;
 use crate::linux::fair::pelt::{Inputs, Moment};
 use crate::linux::fair::pool::Pool;
 use crate::linux::fair::{self, Dequeue, Enqueue, FairRules};
@@ -263,6 +264,7 @@ fn detach_queue<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
         }
         if leaving {
             leaving = F::dequeue(env, rq, entity, Dequeue::Exit);
+            smp::track_owner(rq, entity);
         }
         // Above an idle group all of its tasks count as idle.
         idle = if rq.entity(entity).idle { tasks } else { idle };
@@ -289,6 +291,7 @@ fn attach_queue<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
     while entity != NONE {
         if !rq.entity(entity).on_rq {
             F::enqueue(env, rq, entity, Enqueue::Wake);
+            smp::track_owner(rq, entity);
         } else if rq.entity(entity).delayed {
             F::wake_delayed(env, rq, entity);
         }

@@ -266,6 +266,17 @@ impl Version {
     pub(in crate::linux) const fn counts_delayed(&self) -> bool {
         self.release.since(6, 14, 0)
     }
+    /// A queue reports its load to its group once a millisecond at most (`update_tg_load_avg`,
+    /// 6.7; the preset of 6.6 is that of 6.7 to 6.11, too).
+    pub(in crate::linux) const fn reports_once_a_ms(&self) -> bool {
+        self.release.since(6, 6, 0)
+    }
+    /// A group that becomes empty on a CPU keeps its weight there (`update_cfs_group`: "Fix
+    /// update_cfs_group() vs DELAY_DEQUEUE", 6.13), since from 6.12 on it may stay queued, delayed.
+    /// 6.6 to 6.11 do not keep it; here they do, for an entity is placed by the weight that it has.
+    pub(in crate::linux) const fn empty_groups_keep_their_weight(&self) -> bool {
+        self.release.has_eevdf()
+    }
     /// Tasks that would not be eligible on the target are not moved at once
     /// (`task_is_ineligible_on_dst_cpu`).
     pub(in crate::linux) const fn ineligible_tasks_move_later(&self) -> bool {

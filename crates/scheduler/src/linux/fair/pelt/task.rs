@@ -98,6 +98,18 @@ impl TaskSignal {
             util: u64::from(self.util),
         }
     }
+    /// A group's: a task whose sums are `task` came to its queue, whose sums are `queue` with it
+    /// (`update_tg_cfs_load`). Both are of the moment up to which this was brought.
+    pub(in crate::linux) fn gains(&mut self, task: &Pelt, queue: &Pelt) {
+        let sum = (u64::from(self.load) + task.load).max(queue.util);
+        self.load = sum.min(queue.largest()) as u32;
+    }
+    /// A group's: a task left its queue, whose sums are `queue` without it and whose entities weigh
+    /// `weight`. What is left is taken to be runnable as often as one of these on average.
+    pub(in crate::linux) fn loses(&mut self, queue: &Pelt, weight: u64) {
+        let sum = queue.load.checked_div(weight).unwrap_or(0).min(u64::from(self.load));
+        self.load = sum.max(queue.util).min(queue.largest()) as u32;
+    }
     fn inputs(&self) -> Inputs {
         let on = u64::from(self.on);
         Inputs { load: on, runnable: on, running: self.running }
@@ -109,6 +121,31 @@ mod tests {
     use super::super::{SCALE, Signal};
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_group_is_runnable_as_often_as_its_tasks() {
+        let at = Ns::from_ms(500);
+        let now = Moment::new(at);
+        let mut group = TaskSignal::default();
+        let mut loads = |change: &dyn Fn(&mut TaskSignal)| {
+            group.at(now);
+            change(&mut group);
+            group.at(now).load_avg(1024)
+        };
+        let queue = |load, util| {
+            let mut queue = Pelt::zero(at);
+            queue.attach(load, util, util);
+            queue
+        };
+        let hog = TaskSignal::start(at, SCALE).at(now);
+        assert_eq!(loads(&|group| group.gains(&hog, &queue(1024, 1024))), 1024);
+        assert_eq!(loads(&|group| group.gains(&hog, &queue(2048, 1024))), 1024, "no more than all");
+        // What stays weighs 1024 and was runnable for a quarter of the time.
+        assert_eq!(loads(&|group| group.loses(&queue(256, 100), 1024)), 256);
+        // It is not less than the CPU time that the rest had.
+        assert_eq!(loads(&|group| group.loses(&queue(20, 100), 1024)), 100);
+        assert_eq!(loads(&|group| group.loses(&queue(0, 0), 0)), 0, "it is empty");
+    }
 
     proptest! {
         /// What a task keeps in 24 bytes is what a queue with this one task keeps in 56, also when
