@@ -76,7 +76,7 @@ pub struct Study {
     /// JSON.
     #[serde(skip)]
     pub detail: Option<Box<Detail>>,
-    /// How many rows are missing because the runs were ended before they were finished
+    /// How many runs are missing because they were ended before they were finished
     /// ([`Options::keep_finished`](crate::compare::Options::keep_finished)); not part of the JSON.
     #[serde(skip)]
     pub unfinished: usize,

@@ -62,7 +62,7 @@ pub(crate) struct Ran {
     pub(crate) seeds: Vec<u64>,
     /// A sentence about each plan whose tasks the scheduler does not admit.
     pub(crate) refused: Vec<String>,
-    /// How many plans were not finished when the runs were ended.
+    /// How many runs were not finished when they were ended.
     pub(crate) unfinished: usize,
 }
 
@@ -115,11 +115,12 @@ impl Bench<'_> {
     /// returned.
     pub(crate) fn run(&self, plans: &mut Vec<RowPlan>) -> Result<Ran, StudyError> {
         let mut runs = self.by_plan(plans)?;
+        let is_ended = |run: &&Result<Run, StudyError>| matches!(run, Err(StudyError::Stopped));
+        let unfinished = runs.iter().flatten().filter(is_ended).count();
         let seeds = if self.keep_finished { finished(&runs, self.seeds.len()) } else { None };
         let seeds = seeds.unwrap_or_else(|| (0..self.seeds.len()).collect());
         let of = |seeds: &[usize]| seeds.iter().map(|&seed| self.seeds[seed]).collect();
-        let mut ran =
-            Ran { runs: Vec::new(), seeds: of(&seeds), refused: Vec::new(), unfinished: 0 };
+        let mut ran = Ran { runs: Vec::new(), seeds: of(&seeds), refused: Vec::new(), unfinished };
         let mut kept = Vec::new();
         for (index, plan) in std::mem::take(plans).into_iter().enumerate() {
             let mut own: Vec<_> = std::mem::take(&mut runs[index]).into_iter().map(Some).collect();
@@ -132,7 +133,7 @@ impl Bench<'_> {
                 Err(error) if index > 0 && error.is_admission() => {
                     ran.refused.push(format!("left out: {error}"))
                 }
-                Err(StudyError::Stopped) if index > 0 && self.keep_finished => ran.unfinished += 1,
+                Err(StudyError::Stopped) if index > 0 && self.keep_finished => {}
                 Err(error) => return Err(error),
             }
         }
