@@ -90,8 +90,8 @@ pub struct Pair {
     /// matter.
     #[serde(default)]
     pub classes: Vec<String>,
-    /// The server that the question is about, as `compare --serve` has it: it and what clients count
-    /// are compared. Empty: all.
+    /// The server that the question is about, as `compare --serve` has it: it and what clients
+    /// count are compared. Empty: all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub serve: String,
     /// Nothing was looked at, and nothing changed because of it, before the method was final.

@@ -33,7 +33,7 @@ impl Held {
         }
     }
 
-    /// Reads what stands below a table.
+    /// Reads what is below a table.
     pub(super) fn of_table(table: &str) -> Held {
         let line = table.lines().find_map(|line| line.split_once(BEGIN)).map_or("", |(_, of)| of);
         let numbers = line.split(|c: char| !c.is_ascii_digit());

@@ -28,7 +28,8 @@ pub const TABLES: [(&str, &str); 5] = [
         "recordings/pairs/messages",
     ),
 ];
-/// Where the table of large changes begins, which is made of what stands below the others.
+/// Where the tables of large changes and of levels begin, which are made of what is below the
+/// others.
 pub const TOLD: &str = "<!-- made by `cargo xtask pairs --write` from the tables below -->\n";
 /// Where the table of both replays begins, and the folder that it is made of.
 pub const BESIDE: (&str, &str) = (

@@ -123,9 +123,15 @@ impl ClientLog {
         let simulated =
             Estimate::from_values(values(base, Kind::Source, SUBJECT, Metric::Throughput));
         let Some(simulated) = simulated.map(|of| of.median) else { return };
+        // As a part of what it counts.
+        let spread = match of.1 {
+            Metric::Share => of_server.spread / self.share,
+            _ => of_server.spread,
+        };
         let error = MethodError {
             apart: of_server.apart,
             drift: drift(Metric::Throughput, input),
+            spread,
             anchor: Some((self.requests_per_s, simulated)),
             ..MethodError::between(self.requests_per_s, simulated)
         };

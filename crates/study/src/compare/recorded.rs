@@ -19,7 +19,7 @@ use super::{
 };
 use super::{detail, parse_variants, seeds, split_classes, verdict};
 use crate::StudyError;
-use crate::measurements::{Kind, Measured};
+use crate::measurements::Measured;
 use crate::result::{SecondHalf, SelfReplay, Study};
 use crate::run::{Bench, Ran, RowPlan, spinning};
 use crate::serve::{self, Guess};
@@ -219,6 +219,14 @@ impl RecordedInput {
                  run, and no fact tells why it was"
             )
         })
+    }
+
+    /// Returns the programs of the server that is asked about, or may be meant.
+    fn server(&self, served: Option<&Served>) -> Vec<String> {
+        match (served, &self.guess) {
+            (Some(served), _) => served.classes.clone(),
+            (None, guess) => guess.iter().map(|guess| guess.name.clone()).collect(),
+        }
     }
 
     /// The recorded header and what the conversion found.
@@ -489,10 +497,7 @@ fn compare_read(
     let gates = Gates::new(options, &plans, &names)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let single = single(input, &plans);
-    let server = match (&served, &input.guess) {
-        (Some(served), _) => served.classes.clone(),
-        (None, guess) => guess.iter().map(|guess| guess.name.clone()).collect(),
-    };
+    let server = input.server(served.as_ref());
     let keep = options
         .detail
         .then(|| detail::keep(&input.header, &input.classes, duration, plans.len(), &server));
@@ -524,10 +529,7 @@ fn compare_read(
     let mut errors = trust::method_errors(&replay, input, &was);
     replay.doubt(input.second_half(&recorded, &bench)?, &errors, &mut served);
     client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
-    if let Some(server) = &served {
-        let requests = |name: &str| was.find(Kind::Channel, name).is_some();
-        server.add_to(&mut errors, &requests);
-    }
+    served.iter().for_each(|server| server.add_to(&mut errors, &was));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
     let of_server = served.iter().flat_map(Served::notes);
     let limits = spinning::notes(&plans, Some(&input.replay.workload));

@@ -4,10 +4,10 @@
 //! that the machine was steady narrows nothing there. (Of five pairs of servers in guests under
 //! another kernel, shares were off by up to 16 points and counts by 9 to 24 %.)
 //!
-//! Rows of a replay by messages in which a request costs more or less CPU time. What a message costs
-//! was recorded where messages came as they did; a server that takes the CPU at each of them looks
-//! more often, and how much of its work comes with each look is a reading of the recording. All of
-//! that difference may not come.
+//! Rows of a replay by messages in which a request costs more or less CPU time. What a message
+//! costs was recorded where messages came as they did; a server that takes the CPU at each of them
+//! looks more often, and how much of its work comes with each look is a reading of the recording.
+//! All of that difference may not come.
 //!
 //! Rows in which a task waits that never did in the recording. Of a task that hardly ever slept the
 //! recording shows that what it waits for was there whenever it looked, and not how much of it: a

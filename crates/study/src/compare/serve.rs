@@ -9,6 +9,7 @@ use super::recorded::RecordedInput;
 use super::trust::TRUSTED_SHARE;
 use crate::StudyError;
 use crate::change::apart;
+use crate::measurements::{Kind, Measured};
 use crate::metric::Unit;
 use crate::serve::Server;
 use schedlab_trace::Recording;
@@ -39,8 +40,8 @@ pub struct Served {
     /// in the errors of the server's numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts_behind: Vec<String>,
-    /// By program behind which it waited: what is wrong of that in the server's share, in parts of a
-    /// CPU, and in its times, as natural logarithms.
+    /// By program behind which it waited: what is wrong of that in the server's share, in parts of
+    /// a CPU, and in its times, as natural logarithms.
     #[serde(skip)]
     pub behind: BTreeMap<String, [f64; 2]>,
 }
@@ -156,9 +157,10 @@ impl Served {
 
     /// Adds what is wrong of the programs behind which the server waits to its errors and to those
     /// of requests.
-    pub(super) fn add_to(&self, errors: &mut Errors, is_request: &dyn Fn(&str) -> bool) {
+    pub(super) fn add_to(&self, errors: &mut Errors, was: &Measured) {
         let [share, time] =
             self.behind.values().fold([0.0, 0.0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
+        let is_request = |name: &str| was.find(Kind::Channel, name).is_some();
         let concerned = |name: &String| self.classes.contains(name) || is_request(name);
         for ((_, metric), error) in errors.iter_mut().filter(|((name, _), _)| concerned(name)) {
             error.behind = if metric.unit() == Unit::Share { share } else { time };
@@ -260,7 +262,7 @@ mod tests {
             [exact("web", Metric::Share), exact("web", p99), exact("hog", Metric::Share)]
                 .into_iter()
                 .collect();
-        server.add_to(&mut errors, &|_| false);
+        server.add_to(&mut errors, &Measured::default());
         let behind = |name: &str, metric| errors[&(name.to_owned(), metric)].behind;
         assert!((behind("web", Metric::Share) - (0.5 * 0.4 + 0.25 * 0.1)).abs() < 1e-9);
         assert!((behind("web", p99) - 0.75 * 2f64.ln()).abs() < 1e-9);

@@ -31,8 +31,8 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Cuts a recording into windows. `whole`: its summary; `requests`: what was recorded of them, in
-    /// their order.
+    /// Cuts a recording into windows. `whole`: its summary; `requests`: what was recorded of them,
+    /// in their order.
     pub(super) fn from_recording(
         recording: &Recording,
         whole: &Summary,
@@ -185,8 +185,8 @@ mod tests {
         assert!(lasting > factor(&[35.0, 3.0, 35.0, 3.0, 35.0, 3.0, 35.0, 3.0]), "{lasting}");
     }
 
-    /// Eight windows of a share: its standard error is 0.1 / sqrt(8), and another recording has one,
-    /// too.
+    /// Eight windows of a share: its standard error is 0.1 / sqrt(8), and another recording has
+    /// one, too.
     #[test]
     fn a_mean_is_known_as_well_as_its_windows_differ() {
         let windows = [0.4, 0.6, 0.4, 0.6, 0.4, 0.6, 0.4, 0.6];

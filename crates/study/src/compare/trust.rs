@@ -71,16 +71,7 @@ pub(super) fn self_replay(
     });
     let alone: Vec<Alone> = alone.collect();
     for subject in &subjects {
-        for cell in subject.cells.iter().filter(|cell| cell.metric == Metric::Share) {
-            let spread = spread_of(input, Kind::Class, &subject.name, cell.metric);
-            if cell.difference.abs() > allowed(cell.recorded).max(spread) {
-                let (was, is) = (cell.metric.show(cell.recorded), cell.metric.show(cell.simulated));
-                let why = format!("{}: {was} of a CPU recorded, {is} simulated", subject.name);
-                let class = &input.class_of(&subject.name);
-                let of = Wrong { class, was: cell.recorded, is: cell.simulated };
-                distrust.extend(counted(served, of, why));
-            }
-        }
+        distrust.extend(of_share(input, subject, served));
     }
     let lost = input.repairs.lost + input.repairs.inconsistent_switches;
     if too_much_lost(lost, input.events as u64) {
@@ -122,6 +113,23 @@ pub(super) fn self_replay(
         trusted: distrust.is_empty(),
         distrust,
     }
+}
+
+/// Why the simulation is not to be believed about a share; `None`: it has it.
+fn of_share(
+    input: &RecordedInput,
+    subject: &Replayed,
+    served: &mut Option<Served>,
+) -> Option<String> {
+    let cell = subject.cells.iter().find(|cell| cell.metric == Metric::Share)?;
+    let spread = spread_of(input, Kind::Class, &subject.name, cell.metric);
+    if cell.difference.abs() <= allowed(cell.recorded).max(spread) {
+        return None;
+    }
+    let (was, is) = (cell.metric.show(cell.recorded), cell.metric.show(cell.simulated));
+    let why = format!("{}: {was} of a CPU recorded, {is} simulated", subject.name);
+    let class = &input.class_of(&subject.name);
+    counted(served, Wrong { class, was: cell.recorded, is: cell.simulated }, why)
 }
 
 impl SelfReplay {
