@@ -29,9 +29,17 @@ pub(crate) fn answered_one_by_one(
                 }
                 all.extend(batch.others);
             }
+            // Nor are the others that it took with the first one.
             None => {
+                let kind = first.operation.kind;
+                let with = |deed: &&Deed| match (kind, deed.operation.kind) {
+                    (Kind::Receive(one, _), Kind::Receive(other, _)) => one == other,
+                    _ => false,
+                };
+                let taken = behind.iter().take_while(with).count();
                 all.push(*first);
-                rest = behind;
+                all.extend_from_slice(&behind[..taken]);
+                rest = &behind[taken..];
             }
         }
     }

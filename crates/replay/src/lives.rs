@@ -127,8 +127,9 @@ fn lived_long(task: &TaskFacts, duration: Ns) -> bool {
 }
 
 /// Returns whether nothing shows that a task does again what it did: at the end of the recording it
-/// is stopped, or sleeps for more than half of it, or in its first wait since its birth (those for
-/// devices aside) and has taken nothing from others before.
+/// is stopped, or sleeps in its first wait since its birth (those for devices aside) and has taken
+/// nothing from others before; or it sleeps for more than half of the recording, and has created
+/// what is still there, or was for as long.
 fn did_once(facts: &Facts, number: usize) -> bool {
     let task = &facts.tasks[number];
     let waited = |done: &Operation| done.slept.is_some_and(|slept| !slept.device);
@@ -140,7 +141,14 @@ fn did_once(facts: &Facts, number: usize) -> bool {
         let mut operations = task.operations.iter();
         task.created.is_some() && !operations.any(|done| waited(done) || takes(done))
     };
-    let long = |since: Ns| since.0 < facts.duration.0 / 2;
+    let lives = |done: &Operation| match done.kind {
+        Kind::Spawn(child) => {
+            let child = &facts.tasks[child.index()];
+            !child.ended() || lived_long(child, facts.duration)
+        }
+        _ => false,
+    };
+    let long = |since: Ns| since.0 < facts.duration.0 / 2 && task.operations.iter().any(lives);
     !task.ended() && (task.stopped || task.asleep_since.is_some_and(|since| long(since) || first()))
 }
 

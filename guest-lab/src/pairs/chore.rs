@@ -117,7 +117,7 @@ fn write(jobs: usize) -> Result<ExitCode> {
     }
     text = page::with_table(&text, page::BESIDE.0, &page::beside(jobs)?)?;
     text = page::with_table(&text, page::TOLD, &page::told(&text)?)?;
-    std::fs::write(&path, text).context(page::PAGE)?;
+    std::fs::write(&path, &text).context(page::PAGE)?;
     print!("{}", page::told(&text)?);
     println!("wrote {}", page::PAGE);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })

@@ -276,8 +276,8 @@ fn a_client_over_udp_waits_for_its_answers() {
     assert!(found.trusted(), "{:?}", found.self_replay.unwrap().distrust);
     for from in [ReplayFrom::Messages, ReplayFrom::Auto] {
         let replay = compared_from(&server("nsd-1/base.slt"), from).self_replay.unwrap();
-        let [why] = &replay.distrust[..] else { panic!("{:?}", replay.distrust) };
-        assert!(why.starts_with("perf-recv-0000: a timeout ended 21 waits"), "{why}");
+        let named = |why: &String| why.starts_with("perf-recv-0000: a timeout ended 21 waits");
+        assert!(replay.distrust.iter().any(named), "{:?}", replay.distrust);
     }
 }
 
