@@ -93,7 +93,6 @@ pub(crate) fn say(file: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// Says on standard error what the user must know while the command goes on.
-#[cfg(feature = "machine")]
 pub(crate) fn warn(text: &str) {
     // Without standard error there is no other place to say it.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());

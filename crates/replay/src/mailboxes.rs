@@ -58,11 +58,10 @@ mod tests {
             task: Some(TaskId::from(task)),
             kind,
         };
-        let mut facts = Facts::default();
-        facts.objects = (0..6).map(|_| ObjectInfo::of_kind(ObjectKind::Udp)).collect();
-        facts.objects[4].kind = ObjectKind::Tcp;
-        facts.objects[5].kind = ObjectKind::Tcp;
-        facts.list = all.concat().into_iter().map(fact).collect();
+        use ObjectKind::{Tcp, Udp};
+        let objects = [Udp, Udp, Udp, Udp, Tcp, Tcp].map(ObjectInfo::of_kind).to_vec();
+        let list = all.concat().into_iter().map(fact).collect();
+        let facts = Facts { objects, list };
         assert_eq!(mailboxes(&facts), [0, 1, 1, 3, 4, 5].map(ObjectId));
     }
 }

@@ -50,7 +50,7 @@ fn the_file_of_an_ended_search_is_whole_and_marked() {
 fn published_answers_with_the_scenarios_that_are_finished() {
     let folder = Folder::new("ended-published");
     for (arguments, signal) in [("", Signal::INT), (" --json > found.json", Signal::TERM)] {
-        let command = format!("published two-hogs cyclictest{arguments}");
+        let command = format!("published two-hogs xen-bare-steals{arguments}");
         let Some(text) = ended(&folder, &command, "so far: 1 of 2: ", signal) else { return };
         assert!(text.contains("WHOLE-3"), "{text}");
         let said = "ended early, after 1 of 2 scenarios";
