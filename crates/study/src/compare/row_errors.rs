@@ -20,7 +20,7 @@ use super::Errors;
 use super::recorded::RecordedInput;
 use super::room::Room;
 use super::trust::most_drift;
-use crate::change::{MethodError, apart};
+use crate::change::{MethodError, apart_from};
 use crate::measurements::{Kind, SubjectData};
 use crate::metric::Metric;
 use crate::run::{RowPlan, Run};
@@ -128,7 +128,7 @@ fn with_costs(input: &RecordedInput, known: &Errors, base: &[Run], row: &[Run]) 
         return None;
     }
     let cost = |was: f64, is: f64| match was > 0.0 && is > 0.0 {
-        true => apart(is * SECOND, was * changed * SECOND),
+        true => apart_from(LEAST_SHARE, is, was * changed),
         false => 0.0,
     };
     // Those who work for requests: not what has no end, and not the recorder.
@@ -155,8 +155,8 @@ fn with_costs(input: &RecordedInput, known: &Errors, base: &[Run], row: &[Run]) 
     Some(known.iter().map(with).collect())
 }
 
-/// A second in nanoseconds: shares are compared as times.
-const SECOND: f64 = 1e9;
+/// The smallest share of a CPU: a nanosecond of each second.
+const LEAST_SHARE: f64 = 1e-9;
 
 /// Returns how many requests were answered a second, over all ports and paths.
 fn requests(runs: &[Run]) -> f64 {

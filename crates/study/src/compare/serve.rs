@@ -8,7 +8,7 @@ use super::Errors;
 use super::recorded::RecordedInput;
 use super::trust::TRUSTED_SHARE;
 use crate::StudyError;
-use crate::change::apart;
+use crate::change::apart_from;
 use crate::measurements::{Kind, Measured};
 use crate::metric::Unit;
 use crate::serve::Server;
@@ -54,7 +54,8 @@ pub(super) struct Wrong<'a> {
     pub(super) is: f64,
 }
 
-/// A share of a CPU below this is none, when shares are compared as factors.
+/// A share of a CPU below this is none, when shares are compared as factors. Chosen: a millisecond
+/// of each second.
 const LEAST_SHARE: f64 = 0.001;
 
 /// A program behind which the server waited.
@@ -148,8 +149,8 @@ impl Served {
             return;
         }
         self.doubts_behind.push(why);
-        let [was, is] = [wrong.was, wrong.is].map(|share| share.max(LEAST_SHARE) * 1e9);
-        let error = [part * (wrong.was - wrong.is).abs(), part * apart(was, is)];
+        let factor = apart_from(LEAST_SHARE, wrong.was, wrong.is);
+        let error = [part * (wrong.was - wrong.is).abs(), part * factor];
         // Several readings of one program are one error: the largest.
         let known = self.behind.entry(wrong.class.to_owned()).or_default();
         *known = [known[0].max(error[0]), known[1].max(error[1])];

@@ -1,9 +1,10 @@
-//! How steady the tail of a recorded time is in the course of the recording.
+//! How steady a recorded time, share or rate is in the course of the recording.
 //!
 //! A percentile moves with how often values beyond it come: where one wakeup of a hundred waits for
 //! the turn of another task, p99 is either that turn or nothing. How often they come is counted in
 //! windows of the recording; by how much the windows differ says how far the rate may be from where
-//! it is, clusters included, which the number of values alone would not.
+//! it is, clusters included, which the number of values alone would not. Means of shares and rates
+//! have their error from the same windows.
 
 use super::percentile::quantity;
 use crate::measurements::{Kind, Measured, Quantity, SubjectData};
@@ -93,7 +94,7 @@ impl Spread {
         if values.is_empty() {
             return 0.0;
         }
-        std::f64::consts::SQRT_2 * half_width(&values) / values.len() as f64
+        std::f64::consts::SQRT_2 * half_width(&values, 0.0) / values.len() as f64
     }
 }
 
@@ -128,13 +129,8 @@ impl Tails {
 
 /// Returns half the width of the interval (95 %) of the sum of what windows hold. Windows of twice
 /// the length differ by less, unless what comes in one comes in the next too: the larger error of
-/// both counts.
-fn half_width(windows: &[f64]) -> f64 {
-    half_width_of(windows, 0.0)
-}
-
-/// The same with an error that is no smaller than `least`.
-fn half_width_of(windows: &[f64], least: f64) -> f64 {
+/// both counts. `least`: no error is smaller.
+fn half_width(windows: &[f64], least: f64) -> f64 {
     let error = |values: &[f64]| (variance(values.iter().copied()) * values.len() as f64).sqrt();
     let double: Vec<f64> = windows.chunks(2).map(|pair| pair.iter().sum()).collect();
     let error = error(windows).max(error(&double)).max(least);
@@ -158,7 +154,7 @@ fn part_of(times: &RequestTimes, number: usize) -> RequestTimes {
 /// each other.
 fn factor(counts: &[f64]) -> f64 {
     let sum: f64 = counts.iter().sum();
-    if sum == 0.0 { f64::INFINITY } else { libm::exp(half_width_of(counts, sum.sqrt()) / sum) }
+    if sum == 0.0 { f64::INFINITY } else { libm::exp(half_width(counts, sum.sqrt()) / sum) }
 }
 
 #[cfg(test)]
@@ -191,8 +187,8 @@ mod tests {
     fn a_mean_is_known_as_well_as_its_windows_differ() {
         let windows = [0.4, 0.6, 0.4, 0.6, 0.4, 0.6, 0.4, 0.6];
         let error = variance(windows.iter().copied()).sqrt() / 8f64.sqrt();
-        assert!((half_width(&windows) / 8.0 - 2.364_624 * error).abs() < 1e-4);
-        assert_eq!(half_width(&[0.5; 8]), 0.0);
+        assert!((half_width(&windows, 0.0) / 8.0 - 2.364_624 * error).abs() < 1e-4);
+        assert_eq!(half_width(&[0.5; 8], 0.0), 0.0);
         assert_eq!(Spread::default().of_mean(Kind::Class, "web", Metric::Share), 0.0);
     }
 

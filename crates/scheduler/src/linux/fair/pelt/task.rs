@@ -105,7 +105,7 @@ impl TaskSignal {
         self.load = sum.min(queue.largest()) as u32;
     }
     /// A group's: a task left its queue, whose sums are `queue` without it and whose entities weigh
-    /// `weight`. What is left is taken to be runnable as often as one of these on average.
+    /// `weight`. What is left counts as runnable as often as one of these on average.
     pub(in crate::linux) fn loses(&mut self, queue: &Pelt, weight: u64) {
         let sum = queue.load.checked_div(weight).unwrap_or(0).min(u64::from(self.load));
         self.load = sum.max(queue.util).min(queue.largest()) as u32;
