@@ -1,6 +1,5 @@
 //! How often intervals hold that are stated at more or less than 95 %.
 
-use super::page::numbers;
 use super::{Figure, Summary};
 
 /// Levels in per cent, and how wide such an interval is, as a part of that of 95 %: by the normal
@@ -37,7 +36,8 @@ impl Held {
     /// Reads what is below a table.
     pub(super) fn of_table(table: &str) -> Held {
         let line = table.lines().find_map(|line| line.split_once(BEGIN)).map_or("", |(_, of)| of);
-        let numbers = numbers(line);
+        let numbers = line.split(|c: char| !c.is_ascii_digit());
+        let numbers: Vec<usize> = numbers.filter_map(|word| word.parse().ok()).collect();
         let at = |index: usize| numbers.get(index).copied().unwrap_or_default();
         Held { inside: std::array::from_fn(at), figures: at(LEVELS.len()) }
     }

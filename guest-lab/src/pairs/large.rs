@@ -1,6 +1,5 @@
 //! Changes that a person would ask about, and how many of them the predictions told.
 
-use super::page::numbers;
 use super::{Figure, PairResult, Summary};
 use schedlab_study::change::Judgement;
 use schedlab_study::metric::{Metric, Unit};
@@ -54,8 +53,10 @@ impl Told {
     pub(super) fn of_table(table: &str) -> [Told; 3] {
         [LargeChange::Share, LargeChange::Rate, LargeChange::Time].map(|large| {
             let line = table.lines().find(|line| line.contains(large.text()));
-            let rest = line.and_then(|line| line.rsplit_once(large.text()));
-            let numbers = rest.map_or_else(Vec::new, |(_, rest)| numbers(rest));
+            let numbers = line.and_then(|line| line.rsplit_once(large.text())).map(|(_, rest)| {
+                rest.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok())
+            });
+            let numbers: Vec<usize> = numbers.into_iter().flatten().collect();
             let at = |index: usize| numbers.get(index).copied().unwrap_or_default();
             Told { came: at(0), right: at(1), wrong: at(2) }
         })

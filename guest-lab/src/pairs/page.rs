@@ -91,11 +91,6 @@ pub fn told(page: &str) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the whole numbers of a sentence below a table, in order.
-pub(super) fn numbers(text: &str) -> Vec<usize> {
-    text.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
-}
-
 /// Returns the large changes of all tables together: shares, rates, times.
 ///
 /// # Errors
