@@ -100,6 +100,9 @@ pub struct Script {
     /// How long it is played, from the creation of its task; `None`: to its end.
     #[serde(default)]
     pub life: Option<Ns>,
+    /// How much more a send costs that ends the wait of another task.
+    #[serde(default)]
+    pub wake: Ns,
 }
 
 /// One operation with the CPU time around it.
@@ -111,6 +114,17 @@ pub struct Step {
     pub act: Act,
     /// CPU time of the operation after it took effect.
     pub after: Ns,
+    /// A send that ended the wait of another task when it was recorded: the price of that is in its
+    /// CPU time.
+    #[serde(default)]
+    pub woke: bool,
+}
+
+impl Step {
+    /// Returns an operation that ended no wait when it was recorded.
+    pub fn new(before: Ns, act: Act, after: Ns) -> Step {
+        Step { before, act, after, woke: false }
+    }
 }
 
 /// What an operation does.
@@ -183,6 +197,9 @@ pub struct Executor {
     pub first_receive: i64,
     /// The same for the first send.
     pub first_send: i64,
+    /// As [`Script::wake`]: of a send that is not the first of its activation, and of the first.
+    #[serde(default)]
+    pub wake: [Ns; 2],
 }
 
 /// What one object makes an executor do.

@@ -5,6 +5,7 @@
 use crate::batches;
 use crate::facts::{Kind, Operation};
 use crate::pairing::Pairing;
+use crate::prices;
 use crate::steps::Steps;
 use schedlab_model::{Act, Coroutine, CoroutineStep, Executor, Ns, ObjectId, Step, TaskId};
 use schedlab_trace::Facts as Recorded;
@@ -187,7 +188,9 @@ pub(crate) fn executor(
     steps.on_behalf += weaver.on_behalf;
     let mut executor = weaver.executor;
     share_balance(&mut executor.coroutines, &weaver.reads, steps.balance(threads));
-    [executor.first_receive, executor.first_send] = firsts(&executor.coroutines);
+    let prices = prices::of_executor(&executor.coroutines);
+    [executor.first_receive, executor.first_send] = prices.first;
+    executor.wake = prices.wake;
     executor
 }
 
@@ -250,7 +253,7 @@ impl Weaver<'_> {
         if timer {
             let gap = operation.at.saturating_sub(self.last_timer);
             self.last_timer = operation.at;
-            let step = Step { before: Ns::ZERO, act: Act::SleepUntil(gap), after: Ns::ZERO };
+            let step = Step::new(Ns::ZERO, Act::SleepUntil(gap), Ns::ZERO);
             self.executor.coroutines[TIMERS]
                 .steps
                 .push(CoroutineStep { later: true, ..plain(step) });
@@ -440,80 +443,4 @@ fn read_between_looks(deeds: &[Deed]) -> BTreeMap<usize, BTreeSet<ObjectId>> {
         }
     }
     all
-}
-
-/// Places of a receive behind the last send, or of a send behind the last receive, that are told
-/// apart; what is further behind is as the last. Chosen: an answer in more parts goes on alike.
-const PLACES: usize = 4;
-
-/// Returns what the first receive and the first send of an activation cost more than the others, by
-/// the means of the recording: the part of an activation that does not grow with its messages. Like
-/// is compared with like: steps of one coroutine, because what different connections ask for costs
-/// different amounts, and of one place in a request, because the first bytes of an answer cost the
-/// work for it and the next ones do not. What is often both counts more.
-fn firsts(coroutines: &[Coroutine]) -> [i64; 2] {
-    let (mut differences, mut weights) = ([0i128; 2], [0i128; 2]);
-    for coroutine in coroutines {
-        let mut sums = [[[0i128; 2]; PLACES]; 2];
-        let mut counts = [[[0i128; 2]; PLACES]; 2];
-        let mut places = [0; 2];
-        for step in &coroutine.steps {
-            let kind = match step.step.act {
-                Act::Receive { .. } => 0,
-                Act::Send { .. } => 1,
-                _ => continue,
-            };
-            let (place, first) = (places[kind], usize::from(step.first));
-            places[kind] = (place + 1).min(PLACES - 1);
-            places[1 - kind] = 0;
-            let cost = i128::from(step.step.before.0) + i128::from(step.step.after.0);
-            sums[kind][place][first] += cost;
-            counts[kind][place][first] += 1;
-        }
-        for (kind, place) in [0, 1].into_iter().flat_map(|kind| (0..PLACES).map(move |p| (kind, p)))
-        {
-            let [others, firsts] = counts[kind][place];
-            let weight = others.min(firsts);
-            if weight > 0 {
-                let [of_others, of_firsts] = sums[kind][place];
-                differences[kind] += weight * (of_firsts / firsts - of_others / others);
-                weights[kind] += weight;
-            }
-        }
-    }
-    [0, 1].map(|kind| i64::try_from(differences[kind] / weights[kind].max(1)).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Steps of a coroutine with their cost in microseconds: receives and sends, and which are the
-    /// first of their activation.
-    fn coroutine(steps: &[(bool, u64, bool)]) -> Coroutine {
-        let object = ObjectId(0);
-        let step = |&(sends, cost, first): &(bool, u64, bool)| {
-            let act = match sends {
-                true => Act::Send { object, amount: 1 },
-                false => Act::Receive { object, amount: 1, whole: false },
-            };
-            let step = Step { before: Ns::from_us(cost), act, after: Ns::ZERO };
-            CoroutineStep { step, later: false, looked: false, after_others: false, first }
-        };
-        Coroutine { steps: steps.iter().map(step).collect(), ..Coroutine::default() }
-    }
-
-    const RECEIVE: bool = false;
-    const SEND: bool = true;
-
-    /// An answer in two parts: the first one costs the work for it, and is not dearer because it is
-    /// the first send of its activation, which it always is.
-    #[test]
-    fn parts_of_an_answer_are_not_compared_with_each_other() {
-        let answer = [(RECEIVE, 10, true), (SEND, 3_000, true), (SEND, 100, false)];
-        assert_eq!(firsts(&[coroutine(&answer)]), [0, 0]);
-        let other = [(RECEIVE, 8, false), (SEND, 2_900, false), (SEND, 100, false)];
-        let both: Vec<_> = answer.into_iter().chain(other).collect();
-        assert_eq!(firsts(&[coroutine(&both)]), [2_000, 100_000]);
-    }
 }

@@ -24,6 +24,8 @@
 //!   half of it, or in its first wait since its birth, it did once.
 //! * What an event loop sends over a connection from which it read nothing in that activation was
 //!   caused by the oldest message that it has read and not acted on ([`pairing`]).
+//! * A send costs more where it ends a wait, and where it is the first one of an activation, by as
+//!   much as such sends cost more in the recording ([`prices`]).
 //! * The recorder's own work follows from how much is recorded ([`recorder`]).
 //! * A wait without a fact that a recorded task ended is a token from that task; one that ended
 //!   otherwise ends at its time, or lasts as long as the device took.
@@ -37,6 +39,7 @@ pub mod graph;
 pub mod lives;
 mod mailboxes;
 mod pairing;
+mod prices;
 mod recorder;
 mod report;
 mod stalls;
@@ -145,6 +148,7 @@ impl<'a> Programs<'a> {
             self.report.endless.push(task);
         }
         script.balance = self.steps.balance(&[task]);
+        script.wake = prices::of_script(&script.steps);
         let id = ScriptId::from(self.exchange.scripts.len());
         self.exchange.scripts.push(script);
         self.programs[task.index()] = Program::once([Op::Play(id)].into_iter().chain(exit));
@@ -182,7 +186,7 @@ impl<'a> Programs<'a> {
     fn begin(&mut self, task: TaskId) -> Option<ScriptId> {
         let operations = self.steps.lives.begin(self.steps.facts, task);
         let (steps, rest) = steps::played(&mut self.steps, task, operations);
-        let rest = schedlab_model::Step { before: rest, act: Act::Nothing, after: Ns::ZERO };
+        let rest = schedlab_model::Step::new(rest, Act::Nothing, Ns::ZERO);
         let steps: Vec<_> = steps.into_iter().chain([rest]).collect();
         let id = ScriptId::from(self.exchange.scripts.len());
         (!operations.is_empty())
@@ -195,7 +199,7 @@ impl<'a> Programs<'a> {
     fn exit(&mut self, task: TaskId, works: bool) -> Option<ScriptId> {
         let of = &self.steps.facts.tasks[task.index()];
         let object = *self.steps.graph.exits.get(&task).filter(|_| of.ended())?;
-        let act = |act| schedlab_model::Step { before: Ns::ZERO, act, after: Ns::ZERO };
+        let act = |act| schedlab_model::Step::new(Ns::ZERO, act, Ns::ZERO);
         let life = act(Act::SleepUntil(of.life(self.steps.facts.duration)));
         let end = act(Act::Send { object, amount: 1 });
         let steps = if works { vec![end] } else { vec![life, end] };

@@ -26,7 +26,7 @@ pub(crate) fn drains(
         let last = own.iter().rfind(|done| drains_before(done))?.at;
         let cost: Ns = own.iter().filter(|done| drains_before(done)).map(|done| done.before).sum();
         let records = told(facts, lives, recording, (first, last));
-        let step = Step { before: Ns::ZERO, act: Act::Drain { records }, after: cost };
+        let step = Step::new(Ns::ZERO, Act::Drain { records }, cost);
         (records > 0).then_some((id, step))
     };
     recording.header.tasks.iter().enumerate().filter_map(of).collect()

@@ -47,7 +47,8 @@ impl Steps<'_> {
             let late = operation.at.saturating_sub(woke).min(before);
             (before, after) = (before - late, after + late);
         }
-        Step { before, act, after }
+        let woke = matches!(act, Act::Send { .. }) && operation.woke.is_some();
+        Step { before, act, after, woke }
     }
 
     fn act(&mut self, task: TaskId, operation: &Operation, woken: Option<Ns>) -> Act {
@@ -206,14 +207,14 @@ pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> S
         .any(|step| matches!(step.act, Act::Receive { object, .. } if comes_again(object)));
     let rest = carried + of.rest;
     if rest > Ns::ZERO {
-        all.push(Step { before: rest, act: Act::Nothing, after: Ns::ZERO });
+        all.push(Step::new(rest, Act::Nothing, Ns::ZERO));
     }
     // Rounds that cost nothing are not to follow each other at once.
     let costs = all.iter().any(|step| step.before + step.after > Ns::ZERO);
     let born = if costs { of.born() } else { Ns::ZERO };
     let round = steps.facts.duration.saturating_sub(born);
     if lives.did_once(task) {
-        let waits = Step { before: Ns::ZERO, act: Act::SleepUntil(round), after: Ns::ZERO };
+        let waits = Step::new(Ns::ZERO, Act::SleepUntil(round), Ns::ZERO);
         let repeat_from = u32::try_from(all.len()).ok();
         all.push(waits);
         return Script { steps: all, repeat_from, round, ..Script::default() };
@@ -223,9 +224,9 @@ pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> S
     if !of.ended() && (waits_for_more || (!waits_for_others && only_spins)) {
         // What it waited for did not come in the recording.
         let act = Act::SleepUntil(round);
-        all.push(Step { before: Ns::ZERO, act, after: Ns::ZERO });
+        all.push(Step::new(Ns::ZERO, act, Ns::ZERO));
     }
     let life = (lives.plays_on(task) && costs).then(|| of.life(steps.facts.duration));
     let repeat_from = (!of.ended() || life.is_some()).then_some(0);
-    Script { steps: all, repeat_from, round, life, balance: Vec::new() }
+    Script { steps: all, repeat_from, round, life, ..Script::default() }
 }

@@ -89,7 +89,7 @@ pub(crate) fn object(holds: Holds) -> ObjectSpec {
 }
 
 pub(crate) fn step(before: u64, act: Act) -> Step {
-    Step { before: Ns(before), act, after: Ns::ZERO }
+    Step::new(Ns(before), act, Ns::ZERO)
 }
 
 pub(crate) fn receive(object: u32, amount: u64) -> Act {

@@ -24,7 +24,7 @@ fn object(holds: Holds) -> ObjectSpec {
 }
 
 fn step(before: u64, act: Act) -> Step {
-    Step { before: Ns(before), act, after: Ns::ZERO }
+    Step::new(Ns(before), act, Ns::ZERO)
 }
 
 fn receive(object: u32, amount: u64) -> Act {
@@ -129,7 +129,7 @@ fn a_full_object_stops_its_sender() {
 #[test]
 fn a_recorder_works_for_what_is_told() {
     let recorder = |pause: u64| {
-        let drains = Step { before: Ns::ZERO, act: Act::Drain { records: 100 }, after: Ns(MS) };
+        let drains = Step::new(Ns::ZERO, Act::Drain { records: 100 }, Ns(MS));
         let sends = script([step(US, send(0, 1)), step(0, Act::Sleep(Ns(pause)))]);
         let drains = script([drains, step(0, Act::Sleep(Ns(10 * MS)))]);
         let workload = players(vec![(0, sends), (1, drains)], vec![object(Holds::Stream)]);

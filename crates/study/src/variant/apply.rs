@@ -393,7 +393,9 @@ fn scale_exchange(workload: &mut Workload, index: usize, permille: u64) {
     for op in &workload.tasks[index].program.ops {
         match *op {
             Op::Play(script) => {
-                workload.exchange.scripts[script.index()].steps.iter_mut().for_each(scaled)
+                let script = &mut workload.exchange.scripts[script.index()];
+                script.steps.iter_mut().for_each(scaled);
+                script.wake = scale(script.wake, permille, 1000);
             }
             Op::Attend(id)
                 if !workload.tasks[..index].iter().any(|task| task.program.ops.contains(op)) =>
@@ -410,6 +412,7 @@ fn scale_exchange(workload: &mut Workload, index: usize, permille: u64) {
                     .looks_awake
                     .iter_mut()
                     .for_each(|look| *look = scale(*look, permille, 1000));
+                executor.wake = executor.wake.map(|wake| scale(wake, permille, 1000));
                 for first in [&mut executor.first_receive, &mut executor.first_send] {
                     *first = first.saturating_mul(permille.cast_signed()) / 1000;
                 }

@@ -52,7 +52,7 @@ fn workload(hog: Policy) -> Workload {
     workload.exchange.objects = vec![object("requests"), object("answers")];
     let send = |object| Act::Send { object: ObjectId(object), amount: 100 };
     let receive = |object| Act::Receive { object: ObjectId(object), amount: 100, whole: false };
-    let step = |us, act| Step { before: Ns::from_us(us), act, after: Ns::from_us(1) };
+    let step = |us, act| Step::new(Ns::from_us(us), act, Ns::from_us(1));
     let play = |steps: Vec<Step>| Script { steps, repeat_from: Some(0), ..Script::default() };
     workload.exchange.scripts = vec![
         play(vec![step(0, receive(0)), step(200, send(1))]),

@@ -21,6 +21,8 @@ pub(super) struct Lane {
     first_step: bool,
     /// Whether this activation had a receive, and a send.
     seen: [bool; 2],
+    /// Its last send was the first of this activation.
+    first_send: bool,
     /// CPU time after the sleep of the present look.
     after_sleep: Ns,
     /// It sleeps, and is woken when something is ready.
@@ -166,7 +168,9 @@ impl Exchanges<'_> {
             Act::Send { .. } => (1, spec.first_send),
             _ => return step.step.before,
         };
-        let first = !std::mem::replace(&mut self.lanes[t].seen[kind], true);
+        let lane = &mut self.lanes[t];
+        let first = !std::mem::replace(&mut lane.seen[kind], true);
+        lane.first_send = first && kind == 1;
         let change = extra * (i64::from(first) - i64::from(step.first));
         Ns(step.step.before.0.saturating_add_signed(change))
     }
@@ -279,7 +283,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 let step = exchange.next_step(number, coroutine);
                 exchange.go_past(number, coroutine);
                 exchange.lanes[t].mode = Mode::Serving;
-                let after = step.map_or(Ns::ZERO, |step| self.after(t, &step.step));
+                let wake = exchange.spec.executors[executor.index()].wake;
+                let now = wake[usize::from(exchange.lanes[t].first_send)];
+                let price = |step: &CoroutineStep| [wake[usize::from(step.first)], now];
+                let after = step.map_or(Ns::ZERO, |step| self.after(t, &step.step, price(&step)));
                 self.wake_all(cpu, Waker::Task(t.into()), false)?;
                 Ok(self.runs(t, after))
             }
@@ -314,6 +321,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         exchange.lanes[t].first_step = false;
         exchange.lanes[t].mode = Mode::Acting(coroutine);
         let before = exchange.before(t, &step);
+        let before = exchange.without_debt(t, before);
         Ok(self.runs(t, before))
     }
 }

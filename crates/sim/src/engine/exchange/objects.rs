@@ -212,6 +212,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.tell(cpu, t, object, true, signed);
         if let Some(exchange) = &mut self.features.exchange {
             exchange.put(object, signed);
+            if !exchange.woken.is_empty() {
+                exchange.note_wakeup(t);
+            }
         }
         self.wake_noted(cpu, t, object)?;
         Ok(Done::Yes)

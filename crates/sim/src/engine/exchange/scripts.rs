@@ -23,6 +23,10 @@ pub(super) struct Player {
     origin: u64,
     /// Events and facts that it has taken as a recorder.
     drained: u64,
+    /// Its last send ended a wait.
+    woke: bool,
+    /// CPU time that it has had and that was not to be paid: its next operation costs less.
+    debt: Ns,
     /// How many lives more it has to play: it was to begin while it still lived.
     again: u32,
 }
@@ -71,6 +75,31 @@ impl Exchanges<'_> {
         let lives = *again > 0;
         *again -= u32::from(lives);
         lives
+    }
+
+    /// Returns the CPU time after an operation, with the price of the wait that it ended now in
+    /// place of that of the one that it ended when it was recorded.
+    fn with_wakeup(&mut self, t: usize, step: &schedlab_model::Step, price: [Ns; 2]) -> Ns {
+        let player = &mut self.players[t];
+        let of = |woke: bool, price: Ns| if woke { price } else { Ns::ZERO };
+        let [recorded, now] = price;
+        let less = of(step.woke, recorded);
+        let after = step.after + of(std::mem::take(&mut player.woke), now);
+        player.debt += less.saturating_sub(after);
+        after.saturating_sub(less)
+    }
+
+    /// Notes that a send of `t` ended a wait.
+    pub(super) fn note_wakeup(&mut self, t: usize) {
+        self.players[t].woke = true;
+    }
+
+    /// Returns the CPU time before an operation, less what was paid too much.
+    pub(super) fn without_debt(&mut self, t: usize, before: Ns) -> Ns {
+        let debt = &mut self.players[t].debt;
+        let less = before.min(*debt);
+        *debt = *debt - less;
+        before - less
     }
 
     /// Returns what the blocked task `t` wants to receive: object, amount, whether a whole message.
@@ -125,7 +154,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         match player.part {
             Part::Before => {
                 player.part = Part::Act;
-                Ok(self.runs(t, step.before))
+                let before = exchange.without_debt(t, step.before);
+                Ok(self.runs(t, before))
             }
             Part::Act => {
                 let base = player.base(spec.round);
@@ -151,18 +181,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     let kind = FactKind::Sleep { until, outcome: Outcome::Done };
                     self.output.events.tell(self.clock.now, cpu, t, kind);
                 }
-                let after = self.after(t, &step);
+                let after = self.after(t, &step, [spec.wake; 2]);
                 Ok(self.runs(t, after))
             }
         }
     }
 
-    /// Returns the CPU time after a step of `t`: that of a recorder follows from how much was told
-    /// since it looked last.
-    pub(super) fn after(&mut self, t: usize, step: &schedlab_model::Step) -> Ns {
-        let Act::Drain { records } = step.act else { return step.after };
+    /// Returns the CPU time after a step of `t`. `wake`: how much more a send costs that ends a
+    /// wait, as it was recorded and now. That of a recorder follows from how much was told since it
+    /// looked last.
+    pub(super) fn after(&mut self, t: usize, step: &schedlab_model::Step, wake: [Ns; 2]) -> Ns {
         let told = self.output.events.records();
         let Some(exchange) = &mut self.features.exchange else { return step.after };
+        let Act::Drain { records } = step.act else { return exchange.with_wakeup(t, step, wake) };
         let new = told - std::mem::replace(&mut exchange.players[t].drained, told);
         let length = u128::from(step.after.0) * u128::from(new) / u128::from(records.max(1));
         Ns(u64::try_from(length).unwrap_or(u64::MAX))
