@@ -183,23 +183,68 @@ pub struct Executor {
     pub name: String,
     /// One for each object that is read, and one without an object for timers.
     pub coroutines: Vec<Coroutine>,
-    /// CPU time of a look that finds something at once, in the recorded order.
+    /// CPU time of a look that finds something at once, in the recorded order, without what
+    /// [`Prices`] has for it.
     pub looks_awake: Vec<Ns>,
-    /// CPU time before and after the sleep of a look that finds nothing, in the recorded order.
+    /// CPU time before and after the sleep of a look that finds nothing, in the recorded order,
+    /// without what [`Prices`] has for it.
     pub looks_asleep: Vec<(Ns, Ns)>,
     /// When its threads came into being: its first timer counts from then.
     pub since: Ns,
     /// How long a thread of it attends, from its creation; `None`: to the end.
     #[serde(default)]
     pub life: Option<Ns>,
-    /// How much more the first receive of an activation costs than the others, in nanoseconds; may
-    /// be negative.
-    pub first_receive: i64,
-    /// The same for the first send.
-    pub first_send: i64,
-    /// As [`Script::wake`]: of a send that is not the first of its activation, and of the first.
+    /// What an operation costs more because of the activation that it is in.
     #[serde(default)]
+    pub prices: Prices,
+}
+
+/// What operations of an executor cost more because of the activation in which they are made: the
+/// time from one look to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Prices {
+    /// How much more the first receive of an activation costs than the others, by how many objects
+    /// the look found.
+    pub first_receive: Price,
+    /// How much more the first send costs than the others, by how many receives came before it.
+    pub first_send: Price,
+    /// As [`Script::wake`]: of a send that is not the first of its activation, and of the first.
     pub wake: [Ns; 2],
+    /// What each message of an activation adds to the look that ends it.
+    pub look_behind: Ns,
+    /// What each object that a look finds adds to it.
+    pub look_found: Ns,
+}
+
+impl Prices {
+    /// Multiplies all of them by `permille` / 1000.
+    pub fn scale(&mut self, permille: u64) {
+        let scaled = |ns: &mut Ns| ns.0 = ns.0.saturating_mul(permille) / 1000;
+        for first in [&mut self.first_receive, &mut self.first_send] {
+            first.fixed = first.fixed.saturating_mul(permille.cast_signed()) / 1000;
+            scaled(&mut first.each);
+        }
+        self.wake.iter_mut().for_each(scaled);
+        scaled(&mut self.look_behind);
+        scaled(&mut self.look_found);
+    }
+}
+
+/// A price that grows with a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Price {
+    /// Without it, in nanoseconds; may be negative.
+    pub fixed: i64,
+    /// More for each.
+    pub each: Ns,
+}
+
+impl Price {
+    /// Returns the price for so many.
+    pub fn of(self, number: u32) -> i64 {
+        let each = i64::try_from(self.each.0).unwrap_or(i64::MAX);
+        self.fixed.saturating_add(each.saturating_mul(number.into()))
+    }
 }
 
 /// What one object makes an executor do.
@@ -224,8 +269,10 @@ pub struct CoroutineStep {
     pub looked: bool,
     /// Work of other coroutines came before it in the recorded activation.
     pub after_others: bool,
-    /// It was the first receive, or the first send, of its activation.
-    pub first: bool,
+    /// It was the first receive of its activation, whose look had found so many objects, or the
+    /// first send, behind so many receives; 0: it was neither.
+    #[serde(default)]
+    pub first: u32,
 }
 
 impl Workload {

@@ -27,8 +27,8 @@ pub use cpu_roles::CpuRoles;
 pub use cpuset::{CpuSet, CpuSetError, MAX_CPUS, WORDS};
 pub use event::{EventKind, EventSink, PrevState, SchedEvent, Waker};
 pub use exchange::{
-    Act, Arrival, Coroutine, CoroutineStep, Exchange, Executor, Holds, ObjectSpec, Room, Script,
-    Step,
+    Act, Arrival, Coroutine, CoroutineStep, Exchange, Executor, Holds, ObjectSpec, Price, Prices,
+    Room, Script, Step,
 };
 pub use fact::{Fact, FactKind, Limit, ObjectInfo, ObjectKind, Outcome, Transfer};
 pub use ids::{

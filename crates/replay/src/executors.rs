@@ -114,8 +114,13 @@ struct Weaver<'a> {
     touched: Vec<u64>,
     /// By coroutine: it looked at its object and found nothing.
     looked: BTreeSet<usize>,
-    /// This activation had a receive, and a send.
-    seen: [bool; 2],
+    /// The receives and sends of this activation.
+    made: [u32; 2],
+    /// What its look found.
+    found: u32,
+    /// By look that slept, and by one that did not: the messages of the activation that it ended,
+    /// and what it found.
+    looked_with: [Vec<(u32, u32)>; 2],
     last_timer: Ns,
     /// By thread: the wakeup that ended its last look, where that one slept.
     woken: BTreeMap<TaskId, Ns>,
@@ -165,7 +170,9 @@ pub(crate) fn executor(
         number: 0,
         touched: Vec::new(),
         looked: BTreeSet::new(),
-        seen: [false; 2],
+        made: [0; 2],
+        found: 0,
+        looked_with: Default::default(),
         last_timer: since,
         woken: BTreeMap::new(),
         requests,
@@ -177,9 +184,9 @@ pub(crate) fn executor(
     let mut now_read: Option<&BTreeSet<ObjectId>> = None;
     for (number, deed) in deeds.iter().enumerate() {
         weaver.number += 1;
-        if let Kind::Select { timed_out, .. } = deed.operation.kind {
+        if let Kind::Select { ready, timed_out } = deed.operation.kind {
             now_read = caused.get(&number);
-            weaver.looks(deed, timed_out);
+            weaver.looks(deed, (ready, timed_out));
         } else {
             weaver.takes(steps, deed, now_read);
             weaver.closes(&deed.operation);
@@ -188,9 +195,8 @@ pub(crate) fn executor(
     steps.on_behalf += weaver.on_behalf;
     let mut executor = weaver.executor;
     share_balance(&mut executor.coroutines, &weaver.reads, steps.balance(threads));
-    let prices = prices::of_executor(&executor.coroutines);
-    [executor.first_receive, executor.first_send] = prices.first;
-    executor.wake = prices.wake;
+    executor.prices = prices::of_executor(&executor.coroutines);
+    prices::of_looks(&mut executor, &weaver.looked_with);
     executor
 }
 
@@ -219,10 +225,12 @@ impl Weaver<'_> {
     }
 
     /// A thread looked at its objects.
-    fn looks(&mut self, deed: &Deed, timed_out: bool) {
+    fn looks(&mut self, deed: &Deed, (ready, timed_out): (u32, bool)) {
         let Deed { thread, operation } = *deed;
         self.look += 1;
-        self.seen = [false; 2];
+        let [receives, sends] = std::mem::take(&mut self.made);
+        self.looked_with[usize::from(operation.slept.is_none())].push((receives + sends, ready));
+        self.found = ready;
         let rest = self.pending.remove(&thread).unwrap_or_default();
         let to = if self.by_timer.get(&thread) == Some(&true) { TIMERS } else { self.last };
         let plain = |step| CoroutineStep {
@@ -230,7 +238,7 @@ impl Weaver<'_> {
             later: false,
             looked: false,
             after_others: false,
-            first: false,
+            first: 0,
         };
         let timed = !self.executor.coroutines[TIMERS].steps.is_empty();
         if to != TIMERS || timed {
@@ -319,6 +327,18 @@ impl Weaver<'_> {
         }
     }
 
+    /// Counts a receive or send. Returns for the first one of its kind in the activation its number
+    /// for the price, else 0.
+    fn first(&mut self, step: &Step) -> u32 {
+        let (kind, number) = match step.act {
+            Act::Receive { .. } => (0, self.found),
+            Act::Send { .. } => (1, self.made[0]),
+            _ => return 0,
+        };
+        self.made[kind] += 1;
+        if self.made[kind] == 1 { number.max(1) } else { 0 }
+    }
+
     /// A thread did something between its looks.
     fn takes(&mut self, steps: &mut Steps<'_>, deed: &Deed, now_read: Option<&BTreeSet<ObjectId>>) {
         let Deed { thread, operation } = *deed;
@@ -335,17 +355,13 @@ impl Weaver<'_> {
         if let Act::Receive { object, .. } = step.act {
             self.reads[owner].insert(object);
         }
+        let first = self.first(&step);
         if owner == TIMERS {
             self.pending.entry(thread).or_default().push(step);
             return;
         }
         let later = self.last_look[owner] != self.look;
         let after_others = !later && self.last != owner && self.touched[owner] + 1 != self.number;
-        let first = match step.act {
-            Act::Receive { .. } => !std::mem::replace(&mut self.seen[0], true),
-            Act::Send { .. } => !std::mem::replace(&mut self.seen[1], true),
-            _ => false,
-        };
         let looked = !matches!(operation.kind, Kind::Nothing(_)) && self.looked.remove(&owner);
         let pending = self.pending.remove(&thread).unwrap_or_default();
         // What a look found was there before all that follows the look. Without one, or where the
@@ -363,7 +379,7 @@ impl Weaver<'_> {
             later: false,
             looked: false,
             after_others: false,
-            first: false,
+            first: 0,
         };
         if found {
             list.push(own);

@@ -26,7 +26,7 @@ fn script(workload: &mut Workload, steps: Vec<Step>, repeats: bool) -> Op {
 }
 
 fn turn(step: Step, later: bool) -> CoroutineStep {
-    CoroutineStep { step, later, looked: false, after_others: false, first: false }
+    CoroutineStep { step, later, looked: false, after_others: false, first: 0 }
 }
 
 /// An event loop that asks over object 0 and reads the answers from object 1.

@@ -15,7 +15,7 @@ const CLIENTS: u32 = 3;
 const BEHIND: u32 = 2 * CLIENTS;
 
 fn turn(step: Step, later: bool, after_others: bool) -> CoroutineStep {
-    CoroutineStep { step, later, looked: false, after_others, first: false }
+    CoroutineStep { step, later, looked: false, after_others, first: 0 }
 }
 
 /// Three clients ask a loop, which asks a server for each of them: all on one CPU. The loop reads

@@ -173,7 +173,7 @@ fn event_loop(pairs: &[Pair]) -> Workload {
             later,
             looked: false,
             after_others: false,
-            first: false,
+            first: 0,
         };
         let steps = vec![
             turn(step(10 * US, receive(number, pair.bytes)), true),

@@ -270,7 +270,7 @@ fn a_child_is_waited_for_at_its_object() {
 }
 
 fn turn(step: Step, later: bool) -> CoroutineStep {
-    CoroutineStep { step, later, looked: false, after_others: false, first: true }
+    CoroutineStep { step, later, looked: false, after_others: false, first: 1 }
 }
 
 /// An event loop with `lanes` threads that answers each of `clients`, 100 us each, beside what its

@@ -412,10 +412,7 @@ fn scale_exchange(workload: &mut Workload, index: usize, permille: u64) {
                     .looks_awake
                     .iter_mut()
                     .for_each(|look| *look = scale(*look, permille, 1000));
-                executor.wake = executor.wake.map(|wake| scale(wake, permille, 1000));
-                for first in [&mut executor.first_receive, &mut executor.first_send] {
-                    *first = first.saturating_mul(permille.cast_signed()) / 1000;
-                }
+                executor.prices.scale(permille);
             }
             _ => {}
         }

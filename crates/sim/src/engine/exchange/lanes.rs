@@ -19,8 +19,10 @@ pub(super) struct Lane {
     batch: VecDeque<u32>,
     /// The first coroutine of the batch did nothing yet in this turn.
     first_step: bool,
-    /// Whether this activation had a receive, and a send.
-    seen: [bool; 2],
+    /// The receives and sends of this activation.
+    made: [u32; 2],
+    /// What its look found.
+    found: u32,
     /// Its last send was the first of this activation.
     first_send: bool,
     /// CPU time after the sleep of the present look.
@@ -122,17 +124,21 @@ impl Exchanges<'_> {
     fn hand_out(&mut self, t: usize) {
         let executor = &mut self.executors[self.lanes[t].executor as usize];
         let lane = &mut self.lanes[t];
-        (lane.seen, lane.first_step) = ([false; 2], true);
+        (lane.made, lane.first_step) = ([0; 2], true);
         let count = if executor.lanes.len() == 1 { executor.ready.len() } else { 1 };
+        lane.found = count.min(executor.ready.len()) as u32;
         for coroutine in executor.ready.drain(..count.min(executor.ready.len())) {
             executor.coroutines[coroutine as usize].ready = false;
             lane.batch.push_back(coroutine);
         }
     }
 
-    /// Returns what the next look costs: before its sleep (or all of it) and after.
-    fn look(&mut self, executor: u32, asleep: bool) -> (Ns, Ns) {
+    /// Returns what the next look of lane `t` costs, before its sleep (or all of it) and after, but
+    /// for what it finds.
+    fn look(&mut self, t: usize, executor: u32, asleep: bool) -> (Ns, Ns) {
         let spec = &self.spec.executors[executor as usize];
+        let [receives, sends] = self.lanes[t].made;
+        let behind = Ns(spec.prices.look_behind.0.saturating_mul((receives + sends).into()));
         let next = &mut self.executors[executor as usize].looks[usize::from(asleep)];
         let turn = |next: &mut u32, count: usize| {
             let at = *next as usize % count;
@@ -140,12 +146,23 @@ impl Exchanges<'_> {
             at
         };
         if !asleep && !spec.looks_awake.is_empty() {
-            return (spec.looks_awake[turn(next, spec.looks_awake.len())], Ns::ZERO);
+            return (behind + spec.looks_awake[turn(next, spec.looks_awake.len())], Ns::ZERO);
         }
         match spec.looks_asleep.len() {
-            0 => (Ns::ZERO, Ns::ZERO),
-            count => spec.looks_asleep[turn(next, count)],
+            0 => (behind, Ns::ZERO),
+            count => {
+                let (before, after) = spec.looks_asleep[turn(next, count)];
+                (behind + before, after)
+            }
         }
+    }
+
+    /// Returns what it costs to find what is ready now.
+    fn finds(&self, executor: u32) -> Ns {
+        let state = &self.executors[executor as usize];
+        let found = if state.lanes.len() == 1 { state.ready.len() } else { 1 };
+        let each = self.spec.executors[executor as usize].prices.look_found;
+        Ns(each.0.saturating_mul(found as u64))
     }
 
     /// Ends the turn of the first coroutine of the batch, or puts it behind the others.
@@ -163,16 +180,18 @@ impl Exchanges<'_> {
     /// activation, less when it was.
     fn before(&mut self, t: usize, step: &CoroutineStep) -> Ns {
         let spec = &self.spec.executors[self.lanes[t].executor as usize];
-        let (kind, extra) = match step.step.act {
-            Act::Receive { .. } => (0, spec.first_receive),
-            Act::Send { .. } => (1, spec.first_send),
+        let lane = &mut self.lanes[t];
+        let (kind, price, number) = match step.step.act {
+            Act::Receive { .. } => (0, spec.prices.first_receive, lane.found),
+            Act::Send { .. } => (1, spec.prices.first_send, lane.made[0]),
             _ => return step.step.before,
         };
-        let lane = &mut self.lanes[t];
-        let first = !std::mem::replace(&mut lane.seen[kind], true);
+        lane.made[kind] += 1;
+        let first = lane.made[kind] == 1;
         lane.first_send = first && kind == 1;
-        let change = extra * (i64::from(first) - i64::from(step.first));
-        Ns(step.step.before.0.saturating_add_signed(change))
+        let now = if first { price.of(number.max(1)) } else { 0 };
+        let recorded = if step.first > 0 { price.of(step.first) } else { 0 };
+        Ns(step.step.before.0.saturating_add_signed(now.saturating_sub(recorded)))
     }
 }
 
@@ -232,14 +251,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let idle = exchange.executors[executor.index()].ready.is_empty();
         match exchange.lanes[t].mode {
             Mode::Look => {
-                let (before, after) = exchange.look(number, idle);
-                if idle {
-                    exchange.lanes[t].mode = Mode::Falling;
-                    exchange.lanes[t].after_sleep = after;
-                } else {
-                    exchange.lanes[t].mode = Mode::Looked;
-                }
-                Ok(self.runs(t, before))
+                let (before, after) = exchange.look(t, number, idle);
+                exchange.lanes[t].after_sleep = after;
+                exchange.lanes[t].mode = if idle { Mode::Falling } else { Mode::Looked };
+                let finds = if idle { Ns::ZERO } else { exchange.finds(number) };
+                Ok(self.runs(t, before + finds))
             }
             Mode::Falling if idle => {
                 if self.pay_exit(t) {
@@ -252,7 +268,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             Mode::Falling => {
                 exchange.lanes[t].mode = Mode::Looked;
-                let after = exchange.lanes[t].after_sleep;
+                let after = exchange.lanes[t].after_sleep + exchange.finds(number);
                 self.tasks[t].exit_paid = false;
                 Ok(self.runs(t, after))
             }
@@ -283,9 +299,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 let step = exchange.next_step(number, coroutine);
                 exchange.go_past(number, coroutine);
                 exchange.lanes[t].mode = Mode::Serving;
-                let wake = exchange.spec.executors[executor.index()].wake;
+                let wake = exchange.spec.executors[executor.index()].prices.wake;
                 let now = wake[usize::from(exchange.lanes[t].first_send)];
-                let price = |step: &CoroutineStep| [wake[usize::from(step.first)], now];
+                let price = |step: &CoroutineStep| [wake[usize::from(step.first > 0)], now];
                 let after = step.map_or(Ns::ZERO, |step| self.after(t, &step.step, price(&step)));
                 self.wake_all(cpu, Waker::Task(t.into()), false)?;
                 Ok(self.runs(t, after))
