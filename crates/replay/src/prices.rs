@@ -40,6 +40,9 @@ impl Cell {
     }
 }
 
+/// What sums of squares are multiplied by, so that their mean keeps a fraction.
+const SCALE: i128 = 1 << 16;
+
 /// The slope of lines through several cells that have it in common.
 #[derive(Clone, Copy, Default)]
 struct Slope {
@@ -50,8 +53,10 @@ struct Slope {
 impl Slope {
     fn add(&mut self, cell: Cell) {
         if cell.count > 0 {
-            self.products += cell.products - cell.messages * cell.sum / cell.count;
-            self.squares += cell.squares - cell.messages * cell.messages / cell.count;
+            let centred =
+                |products: i128, sums: i128| (products * cell.count - sums) * SCALE / cell.count;
+            self.products += centred(cell.products, cell.messages * cell.sum);
+            self.squares += centred(cell.squares, cell.messages * cell.messages);
         }
     }
 

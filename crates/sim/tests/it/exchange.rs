@@ -4,8 +4,8 @@ use crate::common::{scheduler, simulate};
 use proptest::prelude::*;
 use schedlab_model::{
     Act, Arrival, Coroutine, CoroutineStep, CpuId, CpuSet, Exchange, Executor, ExecutorId, Holds,
-    Ns, ObjectId, ObjectSpec, Op, Program, Room, Script, ScriptId, Start, Step, TaskId, TaskSpec,
-    Workload,
+    Ns, ObjectId, ObjectSpec, Op, Price, Prices, Program, Room, Script, ScriptId, Start, Step,
+    TaskId, TaskSpec, Workload,
 };
 use schedlab_sim::{Machine, Outcome, RunOptions, WaitsFor, run};
 
@@ -122,6 +122,24 @@ fn a_full_object_stops_its_sender() {
     let writer = &outcome.metrics.tasks[0];
     assert_eq!(writer.sleep_ns, Ns(20 * MS), "it waits for the first receive, and for the second");
     assert_eq!(outcome.metrics.objects[0].receives, 6);
+}
+
+/// A send of 100 us that ends a wait costs 40 us more; one that was recorded with that price, and
+/// finds its reader awake, 40 us less.
+#[test]
+fn a_send_that_ends_a_wait_has_a_price() {
+    let rounds = |sends: Step, reads: u64| {
+        let sender = Script { wake: Ns(40 * US), ..script([sends]) };
+        let reader = script([step(reads, receive(0, 1))]);
+        let workload = players(vec![(0, sender), (1, reader)], vec![object(Holds::Stream)]);
+        outcome(&workload, 2, 140).metrics.objects[0].messages
+    };
+    let (calm, asleep, awake) = (step(100 * US, send(0, 1)), 0, 1_000 * US);
+    let woke = Step { woke: true, ..step(140 * US, send(0, 1)) };
+    assert!((998..=1_000).contains(&rounds(calm, asleep)));
+    assert!((998..=1_000).contains(&rounds(woke, asleep)), "its price is in it");
+    assert!((1_397..=1_400).contains(&rounds(calm, awake)));
+    assert!((1_397..=1_400).contains(&rounds(woke, awake)), "less from the next operation");
 }
 
 /// What a recorder does follows from how much is told: a task beside it that wakes twice as often
@@ -325,6 +343,37 @@ fn a_loop_that_finds_nothing_sleeps() {
     let answered = outcome.metrics.objects[1].messages;
     assert!((9_990..=10_000).contains(&answered), "{answered}");
     assert!(outcome.metrics.tasks[1].sleep_ns > Ns::ZERO);
+}
+
+/// Beside the 155 us of a round of one client: what grows with the messages of an activation and
+/// with what its look finds, and what its first send costs more.
+#[test]
+fn operations_of_a_loop_have_the_prices_of_their_activation() {
+    let answered = |prices: Prices, first: u32| {
+        let mut workload = event_loop(1, 1, false);
+        let executor = &mut workload.exchange.executors[0];
+        executor.prices = prices;
+        for step in executor.coroutines.iter_mut().flat_map(|coroutine| &mut coroutine.steps) {
+            step.first = first;
+        }
+        outcome(&workload, 2, 1_550).metrics.objects[1].messages
+    };
+    let near = |rounds: u64, us: u64| (rounds * us).abs_diff(1_550_000) <= 2 * us;
+    let none = Prices::default();
+    let found = Prices { look_found: Ns(5 * US), ..none };
+    assert!(near(answered(found, 1), 160));
+    let price = Price { fixed: -2_000, each: Ns(12 * US) };
+    let first = Prices { first_send: price, ..none };
+    assert!(near(answered(first, 0), 165), "-2 us, and 12 for its one receive");
+    assert!(near(answered(first, 1), 155), "so it was recorded");
+    assert!(near(answered(first, 2), 143), "behind two receives it was recorded");
+    // Behind the send, while the client works for 40 us: the look takes 10 of these.
+    let wake = |first| Prices { wake: [Ns(90 * US), Ns(first * US)], ..none };
+    assert!(near(answered(wake(30), 0), 155));
+    assert!(near(answered(wake(47), 0), 172));
+    let behind = |us| Prices { look_behind: Ns(us * US), ..none };
+    assert!(near(answered(behind(10), 1), 155));
+    assert!(near(answered(behind(40), 1), 205));
 }
 
 /// Two lanes on two CPUs serve twice as much as one.
