@@ -367,10 +367,12 @@ fn operations_of_a_loop_have_the_prices_of_their_activation() {
     assert!(near(answered(first, 0), 165), "-2 us, and 12 for its one receive");
     assert!(near(answered(first, 1), 155), "so it was recorded");
     assert!(near(answered(first, 2), 143), "behind two receives it was recorded");
-    // Behind the send, while the client works for 40 us: the look takes 10 of these.
+    // Behind the send, while the client works for 40 us, before the look with its 10. What takes
+    // longer than the client finds its request at once, for 5 us.
     let wake = |first| Prices { wake: [Ns(90 * US), Ns(first * US)], ..none };
     assert!(near(answered(wake(30), 0), 155));
-    assert!(near(answered(wake(47), 0), 172));
+    assert!(near(answered(wake(47), 0), 152));
+    // 2 messages: before the sleep too.
     let behind = |us| Prices { look_behind: Ns(us * US), ..none };
     assert!(near(answered(behind(10), 1), 155));
     assert!(near(answered(behind(40), 1), 205));
