@@ -1,7 +1,7 @@
 //! How far a simulation of a recording can be believed: the self-replay, the second reading, and
 //! the error that follows.
 
-use super::constants::{RATE_OF_WAITS, REACTION_OF_MESSAGES};
+use super::constants::{RATE_OF_WAITS, REACTION_OF_MESSAGES, STEADY_MESSAGES};
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
 use super::row_errors::OfRow;
@@ -324,7 +324,11 @@ fn apart_of_requests(replay: &SelfReplay, input: &RecordedInput) -> f64 {
 
 /// What two recordings of one setting differ by.
 pub(super) fn drift(metric: Metric, input: &RecordedInput) -> f64 {
-    most_drift(metric) * unsteady(input)
+    let of_steady = match (&input.by_messages, metric.unit()) {
+        (Some(_), unit) if unit != Unit::Time => STEADY_MESSAGES.value,
+        _ => OF_STEADY,
+    };
+    most_drift(metric) * unsteady(input, of_steady)
 }
 
 /// The same on a machine that is not steady.
@@ -336,10 +340,11 @@ pub(super) fn most_drift(metric: Metric) -> f64 {
     }
 }
 
-/// Which part of the drift a machine as steady as this one has.
-fn unsteady(input: &RecordedInput) -> f64 {
+/// Which part of the drift a machine as steady as this one has. `least`: one that is as steady as
+/// can be.
+fn unsteady(input: &RecordedInput, least: f64) -> f64 {
     let spread = spread_of_costs(input).map_or(1.0, |spread| spread / UNSTEADY);
-    OF_STEADY + (1.0 - OF_STEADY) * spread.min(1.0)
+    least + (1.0 - least) * spread.min(1.0)
 }
 
 /// By what part the same work costs more or less in the course of the recording. `None` where that
