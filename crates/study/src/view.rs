@@ -3,7 +3,8 @@
 
 use crate::change::{Change, Judgement};
 use crate::compare::constants::{
-    Constant, DRIFT_OF_LOOPS, RATE_OF_WAITS, REACTION_OF_LOOPS, REACTION_OF_MESSAGES,
+    COSTS_OF_MESSAGES, Constant, DRIFT_OF_LOOPS, RATE_OF_WAITS, REACTION_OF_LOOPS,
+    REACTION_OF_MESSAGES, STEADY_MESSAGES,
 };
 use crate::error_parts::{ErrorBar, PARTS, RULE};
 use crate::measurements::{Kind, MACHINE};
@@ -380,6 +381,8 @@ fn constants(study: &Study) -> Vec<Constant> {
         (DRIFT_OF_LOOPS, by_wakeups && !bars.is_empty()),
         (REACTION_OF_LOOPS, by_wakeups && !bars.is_empty()),
         (REACTION_OF_MESSAGES, by_messages && all.iter().any(|bar| bar.parts.reaction > 0.0)),
+        (COSTS_OF_MESSAGES, by_messages && all.iter().any(|bar| bar.parts.reaction > 0.0)),
+        (STEADY_MESSAGES, by_messages && all.iter().any(|bar| bar.parts.drift > 0.0)),
     ];
     made.into_iter().filter(|(_, is_in)| *is_in).map(|(constant, _)| constant).collect()
 }

@@ -56,3 +56,11 @@ pub(crate) const STEADY_MESSAGES: Constant = Constant {
           replayed from messages, which is the model's own error; fitted to the pairs of \
           recordings/pairs/messages and recordings/pairs/changes, of guests under a virtual clock",
 };
+
+/// How well the change of what a request costs is known in a replay by messages.
+pub(crate) const COSTS_OF_MESSAGES: Constant = Constant {
+    name: "COSTS_OF_MESSAGES",
+    value: 0.5,
+    doc: "of what a request costs more or less than in the recording, replayed from messages, this \
+          part may not come, or as much more; fitted to the pairs of recordings/pairs/changes",
+};

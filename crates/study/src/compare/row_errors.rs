@@ -7,7 +7,7 @@
 //! Rows of a replay by messages in which a request costs more or less CPU time. What a message
 //! costs was recorded where messages came as they did; a server that takes the CPU at each of them
 //! looks more often, and how much of its work comes with each look is a reading of the recording.
-//! All of that difference may not come.
+//! Half of that difference may not come.
 //!
 //! Rows in which a task waits that never did in the recording. Of a task that hardly ever slept the
 //! recording shows that what it waits for was there whenever it looked, and not how much of it: a
@@ -17,6 +17,7 @@
 //! and all that the row changes is open.
 
 use super::Errors;
+use super::constants::COSTS_OF_MESSAGES;
 use super::recorded::RecordedInput;
 use super::room::Room;
 use super::trust::most_drift;
@@ -150,6 +151,7 @@ fn with_costs(input: &RecordedInput, known: &Errors, base: &[Run], row: &[Run]) 
         names.iter().filter_map(|name| Some((*name, of(name)?))).collect();
     let with = |((name, metric), error): (&(String, Metric), &MethodError)| {
         let costs = costs.get(name.as_str()).copied().unwrap_or_default();
+        let costs = costs * COSTS_OF_MESSAGES.value;
         ((name.clone(), *metric), MethodError { costs, ..*error })
     };
     Some(known.iter().map(with).collect())

@@ -362,7 +362,10 @@ fn spread_of_costs(input: &RecordedInput) -> Option<f64> {
 
 /// The drift in words, with where its numbers come from.
 fn about_drift(input: &RecordedInput) -> String {
-    let what = if input.by_messages.is_some() { "message" } else { "activation" };
+    let (what, least) = match input.by_messages {
+        Some(_) => ("message", "a fifth (of times: half)"),
+        None => ("activation", "half"),
+    };
     let steady = match spread_of_costs(input) {
         Some(spread) => format!(
             "the median {what} of the steadiest task differs by {:.2} % from one eighth of \
@@ -376,7 +379,7 @@ fn about_drift(input: &RecordedInput) -> String {
     format!(
         "{steady}: two recordings of one setting are taken to differ by {:.0} % in rates, {:.0} % \
          in times and {:.0} % in what the same work \
-         costs (2 standard deviations; fitted: {:.0}, {:.0} and {:.0} % to live pairs, half of \
+         costs (2 standard deviations; fitted: {:.0}, {:.0} and {:.0} % to live pairs, {least} of \
          that to guests under a virtual clock; \
          another scheduler: always the former)",
         drift(Metric::Throughput, input) * 100.0,
