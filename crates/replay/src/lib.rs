@@ -51,14 +51,25 @@ use graph::{Graph, Object};
 use lives::Lives;
 pub use report::Report;
 use schedlab_model::{
-    Act, Exchange, ExecutorId, FactKind, GroupId, GroupSpec, Holds, Ns, ObjectId, ObjectKind,
-    ObjectSpec, Op, Program, Room, Script, ScriptId, Start, TaskId, TaskSpec, Workload,
+    Act, ChannelId, ChannelSpec, Exchange, ExecutorId, FactKind, GroupId, GroupSpec, Handoff,
+    Holds, Ns, ObjectId, ObjectKind, ObjectSpec, Op, Program, Room, Script, ScriptId, Start,
+    TaskId, TaskSpec, Workload,
 };
 use schedlab_trace::replay::RecorderCost;
 use schedlab_trace::{Capability, Recording};
 pub use stalls::{Stall, stalls};
 use std::collections::BTreeSet;
 use steps::Steps;
+
+/// Threads over which a runtime multiplexes its work, and how they take over from each other: what
+/// no fact says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Runtime {
+    /// How many of them work at a time.
+    pub lanes: usize,
+    /// The channel in it is ignored.
+    pub handoff: Handoff,
+}
 
 /// A recording as a workload of messages.
 #[derive(Clone, Debug)]
@@ -70,15 +81,20 @@ pub struct Replayed {
 }
 
 /// Returns the workload of a recording with facts; `None` when it has none. `recorder`: the price
-/// of the recorder, which is taken out of the demand.
-pub fn replay(recording: &Recording, recorder: RecorderCost) -> Option<Replayed> {
+/// of the recorder, which is taken out of the demand. `runtimes`: those of its threads that take
+/// over from each other.
+pub fn replay(
+    recording: &Recording,
+    recorder: RecorderCost,
+    runtimes: &[Runtime],
+) -> Option<Replayed> {
     if !recording.header.capabilities.has(Capability::Messages) {
         return None;
     }
     let facts = Facts::from_recording(recording, recorder);
     let graph = Graph::from_facts(&facts, recording);
     let lives = Lives::from_facts(&facts, &graph);
-    Some(Programs::new(&facts, &graph, &lives, recording).replayed())
+    Some(Programs::new(&facts, &graph, &lives, recording, runtimes).replayed())
 }
 
 /// What becomes the programs of a workload.
@@ -88,6 +104,9 @@ struct Programs<'a> {
     exchange: Exchange,
     /// By task.
     programs: Vec<Program>,
+    runtimes: &'a [Runtime],
+    /// Those of executors, with the channel in which the parked threads of each wait.
+    handoffs: Vec<Handoff>,
     report: Report,
 }
 
@@ -97,6 +116,7 @@ impl<'a> Programs<'a> {
         graph: &'a Graph,
         lives: &'a Lives,
         recording: &'a Recording,
+        runtimes: &'a [Runtime],
     ) -> Programs<'a> {
         let mut programs = Programs {
             steps: Steps {
@@ -113,6 +133,8 @@ impl<'a> Programs<'a> {
             recording,
             exchange: Exchange::default(),
             programs: vec![Program::default(); facts.tasks.len()],
+            runtimes,
+            handoffs: Vec::new(),
             report: Report::default(),
         };
         for threads in graph.groups() {
@@ -158,12 +180,22 @@ impl<'a> Programs<'a> {
     fn attend(&mut self, threads: &[TaskId]) {
         let facts = self.steps.facts;
         let ran = |task: &TaskId| std::cmp::Reverse(facts.tasks[task.index()].ran);
+        let born = |task: &TaskId| facts.tasks[task.index()].born();
         let mut lanes = threads.to_vec();
         lanes.sort_by_key(ran);
+        // Work that was there from the start begins then, even if that is what creates the others.
+        if let Some(first) = (0..lanes.len()).min_by_key(|&lane| born(&lanes[lane])) {
+            lanes[..=first].rotate_right(1);
+        }
         let cpus = self.recording.header.topology.cpus();
         let info = &self.recording.header.tasks[lanes[0].index()];
         let may_run = (0..cpus).filter(|&cpu| info.affinity.contains(cpu.into())).count();
-        lanes.truncate(may_run.max(1));
+        let runtime = self.runtimes.iter().find(|runtime| {
+            let of = |task: &&TaskId| runtime.handoff.threads.contains(task);
+            threads.iter().filter(of).count() > runtime.lanes
+        });
+        let at_once = runtime.map_or(may_run, |runtime| runtime.lanes.min(may_run));
+        lanes.truncate(at_once.max(1));
         let deeds: Vec<Deed> = executors::merged(&self.steps, threads);
         let name = info.comm.clone();
         let executor =
@@ -179,6 +211,14 @@ impl<'a> Programs<'a> {
             let exit = self.exit(task, attends.is_some()).map(Op::Play);
             let ops = begin.into_iter().chain(attends).chain(exit);
             self.programs[task.index()] = Program::once(ops);
+        }
+        if let Some(runtime) = runtime {
+            let parked = ChannelId::from(self.handoffs.len());
+            for task in threads.iter().filter(|task| !lanes.contains(task)) {
+                self.programs[task.index()] = Program::parked(parked);
+            }
+            let threads = threads.to_vec();
+            self.handoffs.push(Handoff { threads, parked, ..runtime.handoff.clone() });
         }
     }
 
@@ -237,6 +277,7 @@ impl<'a> Programs<'a> {
             .map(|n| spec(self.recording, (graph, &requests), n, name(n)))
             .collect();
         let header = &self.recording.header;
+        let handoffs = std::mem::take(&mut self.handoffs);
         let tasks = header.tasks.iter().enumerate().map(|(number, info)| {
             let own = &facts.tasks[number];
             let program = std::mem::take(&mut self.programs[number]);
@@ -247,7 +288,10 @@ impl<'a> Programs<'a> {
             task.affinity = info.affinity;
             task.group = if header.groups.is_empty() { GroupId::ROOT } else { info.group };
             task.slice = info.slice;
+            let parked = |handoff: &Handoff| task.program.receives_only(handoff.parked);
+            let is_parked = handoffs.iter().any(parked);
             task.start = match own.created {
+                _ if is_parked => Start::AsleepUntil(Ns::ZERO),
                 Some(_) if spawned.contains(&number.into()) => Start::Spawned,
                 Some(at) => Start::At(at),
                 None => Start::AsleepUntil(own.first_seen.unwrap_or(facts.duration)),
@@ -257,7 +301,22 @@ impl<'a> Programs<'a> {
         });
         let tasks = tasks.collect();
         let groups: Vec<GroupSpec> = header.groups.iter().map(|group| group.spec.clone()).collect();
-        Workload { groups, tasks, exchange: self.exchange, ..Workload::default() }
+        let name = |handoff: &Handoff| {
+            let thread = handoff.threads.first().map_or(0, |thread| thread.index());
+            format!("{} has no work for this thread", header.tasks[thread].comm)
+        };
+        let channels = handoffs
+            .iter()
+            .map(|handoff| ChannelSpec { name: name(handoff), ..ChannelSpec::default() });
+        let channels = channels.collect();
+        Workload {
+            groups,
+            tasks,
+            channels,
+            handoffs,
+            exchange: self.exchange,
+            ..Workload::default()
+        }
     }
 
     /// Returns the name of an object in reports.

@@ -79,7 +79,8 @@ fn a_client_that_ended_asks_for_as_long_as_it_lived() {
         let asked = recorded.metrics.objects[0].messages;
         let again = replayed(&recording, RECORDED).metrics.objects[0].messages;
         assert!(again.abs_diff(asked) * 20 <= asked, "{asked} messages became {again}");
-        let replay = schedlab_replay::replay(&recording, RecorderCost::default()).expect("facts");
+        let replay =
+            schedlab_replay::replay(&recording, RecorderCost::default(), &[]).expect("facts");
         let mut alone = replay.workload;
         alone.tasks[2].affinity = CpuSet::single(CpuId(1));
         let mut truly = workload.clone();

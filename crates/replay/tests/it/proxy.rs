@@ -102,7 +102,7 @@ fn each_request_is_followed_through_the_loop() {
     let truly = alone(workload.clone());
     assert!(truly[0] > RECORDED * MS / (200 * US), "{truly:?}");
     for recording in [recorded.clone(), opens(recorded)] {
-        let replayed = schedlab_replay::replay(&recording, RecorderCost::default()).unwrap();
+        let replayed = schedlab_replay::replay(&recording, RecorderCost::default(), &[]).unwrap();
         let all = simulate(&replayed.workload, RECORDED).0;
         for n in 0..CLIENTS as usize {
             let [before, behind] =

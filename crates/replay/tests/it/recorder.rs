@@ -35,7 +35,8 @@ fn beside_a_hog(name: &str) -> Workload {
 fn of_thread(name: &str) -> [(u64, u64); 2] {
     let workload = beside_a_hog(name);
     let (recorded, recording) = recording(&workload, RECORDED);
-    let mut again = schedlab_replay::replay(&recording, RecorderCost::default()).unwrap().workload;
+    let mut again =
+        schedlab_replay::replay(&recording, RecorderCost::default(), &[]).unwrap().workload;
     let has = |outcome: &schedlab_sim::Outcome| {
         (outcome.metrics.tasks[RECORDER].cpu_ns.0, outcome.metrics.objects[0].messages)
     };

@@ -104,6 +104,19 @@ impl<'a> Exchanges<'a> {
         })
     }
 
+    /// Two tasks take over each other's programs, neither of which waits at an object.
+    pub(super) fn swap(&mut self, t: usize, other: usize) {
+        self.players.swap(t, other);
+        self.lanes.swap(t, other);
+        for lane in self.executors.iter_mut().flat_map(|executor| &mut executor.lanes) {
+            match *lane as usize {
+                was if was == t => *lane = other as u32,
+                was if was == other => *lane = t as u32,
+                _ => {}
+            }
+        }
+    }
+
     /// Returns how many executors there are: each has one timer.
     pub(super) fn executors(&self) -> usize {
         self.executors.len()

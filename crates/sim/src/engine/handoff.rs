@@ -111,6 +111,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if let Ok([from, to]) = self.extras.get_disjoint_mut([t, other]) {
             from.swap_programs(to);
         }
+        if let Some(exchange) = &mut self.features.exchange {
+            exchange.swap(t, other);
+        }
         self.wake_from_outside(other, Waker::HardIrq)
     }
 }

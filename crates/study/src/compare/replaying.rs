@@ -103,7 +103,15 @@ pub(super) fn replayed(
     if from.of(recording) == ReplayFrom::Wakeups {
         return Ok((replay, None));
     }
-    let Some(messages) = schedlab_replay::replay(recording, replay.report.recorder) else {
+    let fits = replay.report.runtimes.iter().zip(&replay.workload.handoffs);
+    let runtimes: Vec<schedlab_replay::Runtime> = fits
+        .map(|(fit, handoff)| schedlab_replay::Runtime {
+            lanes: fit.lanes,
+            handoff: handoff.clone(),
+        })
+        .collect();
+    let Some(messages) = schedlab_replay::replay(recording, replay.report.recorder, &runtimes)
+    else {
         return Err(StudyError::Option(format!(
             "{}: the recording has no messages, so that it cannot be replayed from them: record \
              with `schedlab record --messages on` (backend bpf), or replay its wakeups \
@@ -123,7 +131,10 @@ pub(super) fn replayed(
         list.clear();
     }
     report.silent.clear();
-    report.runtimes.clear();
+    let handoffs = &replay.workload.handoffs;
+    report.runtimes.retain(|fit| {
+        handoffs.iter().any(|of| fit.threads.iter().any(|thread| of.threads.contains(thread)))
+    });
     let unseen = Unseen::of(recording, &Scope::default());
     let by_messages = ByMessages {
         unseen: if unseen.matters() { unseen.sentences(&recording.header) } else { Vec::new() },
