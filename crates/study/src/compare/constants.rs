@@ -48,12 +48,12 @@ pub(crate) const REACTION_OF_MESSAGES: Constant = Constant {
           the pairs of recordings/pairs/messages",
 };
 
-/// What is left of the drift of costs and rates in a replay by messages, on a steady machine.
+/// What is left of the drift of costs in a replay by messages, on a steady machine.
 pub(crate) const STEADY_MESSAGES: Constant = Constant {
     name: "STEADY_MESSAGES",
     value: 0.2,
-    doc: "on a machine that is as steady as can be so much is left of the drift of costs and rates, \
-          replayed from messages, which is the model's own error; fitted to the pairs of \
+    doc: "on a machine that is as steady as can be so much is left of the drift of costs, replayed \
+          from messages, which is the model's own error; fitted to the pairs of \
           recordings/pairs/messages and recordings/pairs/changes, of guests under a virtual clock",
 };
 

@@ -12,7 +12,7 @@ use super::row_errors::RowErrors;
 use super::serve::{Served, Waits};
 use super::spread::Spread;
 use super::trust::{self, TRUSTED_SHARE};
-use super::validation::FirstHalf;
+use super::validation::{self, FirstHalf};
 use super::{
     Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
     check_schedulers,
@@ -528,6 +528,7 @@ fn compare_read(
     let mut replay = SelfReplay { left_out, ..found };
     let mut errors = trust::method_errors(&replay, input, &was);
     replay.doubt(input.second_half(&recorded, &bench)?, &errors, &mut served);
+    validation::widen(&mut errors, &replay.second_half);
     client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
     served.iter().for_each(|server| server.add_to(&mut errors, &was));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);

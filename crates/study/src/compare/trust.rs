@@ -325,7 +325,7 @@ fn apart_of_requests(replay: &SelfReplay, input: &RecordedInput) -> f64 {
 /// What two recordings of one setting differ by.
 pub(super) fn drift(metric: Metric, input: &RecordedInput) -> f64 {
     let of_steady = match (&input.by_messages, metric.unit()) {
-        (Some(_), unit) if unit != Unit::Time => STEADY_MESSAGES.value,
+        (Some(_), Unit::Share) => STEADY_MESSAGES.value,
         _ => OF_STEADY,
     };
     most_drift(metric) * unsteady(input, of_steady)
@@ -338,6 +338,12 @@ pub(super) fn most_drift(metric: Metric) -> f64 {
         _ if metric.unit() == Unit::Time => DRIFT_OF_TIMES,
         _ => DRIFT_OF_RATES,
     }
+}
+
+/// What the same work costs may differ by so much between the halves of a recording, however steady
+/// the machine is and whatever it is replayed from.
+pub(super) fn least_drift_of_costs() -> f64 {
+    DRIFT_OF_COSTS * OF_STEADY
 }
 
 /// Which part of the drift a machine as steady as this one has. `least`: one that is as steady as
@@ -363,7 +369,7 @@ fn spread_of_costs(input: &RecordedInput) -> Option<f64> {
 /// The drift in words, with where its numbers come from.
 fn about_drift(input: &RecordedInput) -> String {
     let (what, least) = match input.by_messages {
-        Some(_) => ("message", "a fifth (of times: half)"),
+        Some(_) => ("message", "half (of costs: a fifth)"),
         None => ("activation", "half"),
     };
     let steady = match spread_of_costs(input) {

@@ -15,10 +15,11 @@
 use super::Errors;
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
-use super::trust::allowed;
+use super::trust::{allowed, least_drift_of_costs};
 use crate::StudyError;
+use crate::change::MethodError;
 use crate::measurements::{Kind, Measured};
-use crate::metric::Metric;
+use crate::metric::{Metric, Unit};
 use crate::result::SecondHalf;
 use crate::run::{Bench, RowPlan, Run};
 use crate::variant::Variant;
@@ -254,11 +255,28 @@ fn by_messages(workload: &Workload) -> Vec<u64> {
     workload.tasks.iter().map(|task| task.program.ops.iter().map(of_op).sum()).collect()
 }
 
+/// Adds to the errors of each class by how much its second half differs from what the first half
+/// makes of it: two recordings of one setting may differ by as much.
+pub(super) fn widen(errors: &mut Errors, halves: &[SecondHalf]) {
+    for half in halves {
+        let apart = (half.simulated - half.recorded).abs();
+        for ((_, metric), error) in errors.iter_mut().filter(|((name, _), _)| *name == half.name) {
+            let spread = match metric.unit() {
+                Unit::Share => apart,
+                Unit::PerSecond if half.recorded > 0.0 => apart / half.recorded,
+                _ => continue,
+            };
+            error.spread = error.spread.max(spread);
+        }
+    }
+}
+
 impl SecondHalf {
     /// Why the simulation is not to be believed about this class; `None`: what came is within the
     /// error that is stated.
     pub(super) fn disagreement(&self, errors: &Errors) -> Option<String> {
-        let error = errors.get(&(self.name.clone(), Metric::Share))?;
+        let error = *errors.get(&(self.name.clone(), Metric::Share))?;
+        let error = MethodError { drift: error.drift.max(least_drift_of_costs()), ..error };
         let parts = error.parts(Metric::Share, self.simulated, self.simulated);
         let stated = parts.half_width().max(allowed(self.recorded));
         if (self.simulated - self.recorded).abs() <= stated {
