@@ -3,7 +3,7 @@
 use super::kernels::Kernel;
 use super::machine::{Clock, Machine};
 use super::store::Store;
-use super::{conformance, drivers, foreign, switches};
+use super::{conformance, drivers, foreign, messages, switches};
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -162,7 +162,7 @@ pub(super) const TESTS: &[Test] = &[
         ..USUAL
     },
     Test {
-        name: super::table::TEST,
+        name: "backends",
         about: "which ways to record work: as root and as a user, at each perf_event_paranoid, \
                 contained, locked down",
         machine: Machine { arguments: "lsm=lockdown", ..Machine::usual(Clock::Host) },
@@ -245,6 +245,15 @@ pub(super) const TESTS: &[Test] = &[
         limit_s: 400,
         judge: Some(drivers::judge),
         sched_ext: true,
+        ..USUAL
+    },
+    Test {
+        name: "messages",
+        about: "what the facts of messages cost and lose: the same load with and without them",
+        machine: Machine { cpus: 1, ..Machine::usual(Clock::Virtual) },
+        kernels: messages::KERNELS,
+        limit_s: 240,
+        judge: Some(messages::judge),
         ..USUAL
     },
     Test {

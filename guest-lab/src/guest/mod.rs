@@ -15,6 +15,7 @@ mod image;
 mod kernels;
 mod machine;
 mod matrix;
+mod messages;
 mod options;
 mod pairs;
 mod store;

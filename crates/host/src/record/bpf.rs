@@ -29,7 +29,7 @@ use schedlab_model::CpuSet;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -157,6 +157,8 @@ struct Loaded {
     messages: Option<MessageHooks>,
     /// The links of the programs that see them.
     fact_links: Vec<(&'static str, BtfTracePointLinkId)>,
+    /// How often the kernel left out one of those programs, as far as no recording says so yet.
+    left_out: u64,
 }
 
 impl Loaded {
@@ -198,8 +200,14 @@ impl Loaded {
             MessageHooks::SocketTracepoints
         };
         let messages = (fact_slots > 0).then_some(hooks);
-        let mut loaded =
-            Loaded { ebpf, links: Vec::new(), limits, messages, fact_links: Vec::new() };
+        let mut loaded = Loaded {
+            ebpf,
+            links: Vec::new(),
+            limits,
+            messages,
+            fact_links: Vec::new(),
+            left_out: 0,
+        };
         if let Only::Processes(list) = only {
             loaded.fill("processes", list)?;
         }
@@ -268,6 +276,15 @@ impl Loaded {
         Ok(calls)
     }
 
+    /// Returns how often the kernel has not run a program because a task that it had interrupted
+    /// was in it (Linux 5.12; on 7.2, which lets tasks be preempted there, that is often).
+    fn left_out_of(&mut self, name: &str) -> u64 {
+        let fd = self.program(name).ok().and_then(|program| program.fd().ok());
+        let path = fd.map(|fd| format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()));
+        let text = path.and_then(|path| std::fs::read_to_string(path).ok());
+        text.map_or(0, |text| messages::recursion_misses(&text))
+    }
+
     fn program(&mut self, name: &str) -> Result<&mut BtfTracePoint, HostError> {
         let missing = || HostError::Form {
             what: "the BPF object".to_owned(),
@@ -316,6 +333,8 @@ impl Loaded {
     }
 
     fn detach(&mut self) {
+        let names: Vec<&str> = self.fact_links.iter().map(|(name, _)| *name).collect();
+        self.left_out += names.into_iter().map(|name| self.left_out_of(name)).sum::<u64>();
         let links = std::mem::take(&mut self.links).into_iter();
         for (name, link) in links.chain(std::mem::take(&mut self.fact_links)).rev() {
             if let Ok(program) = self.program(name) {
@@ -543,8 +562,12 @@ impl super::CpuSource for BpfRing {
     }
 
     fn drain_facts(&mut self, out: &mut VecDeque<RawFact>) {
-        if let Some(facts) = &mut self.facts {
-            facts.drain(self.cpu, self.stopped, out);
+        let Some(facts) = &mut self.facts else { return };
+        facts.drain(self.cpu, self.stopped, out);
+        // Known when the programs are detached, and not by CPU: the first ring has all.
+        let left_out = std::mem::take(&mut self.loaded.borrow_mut().left_out);
+        if left_out > 0 {
+            out.push_back(RawFact::lost(facts.last_at, left_out));
         }
     }
 

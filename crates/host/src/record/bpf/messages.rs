@@ -80,6 +80,12 @@ pub(crate) fn has_socket_tracepoints(btf: &Btf) -> bool {
         .all(|name| btf.id_by_type_name_kind(name, BtfKind::Typedef).is_ok())
 }
 
+/// Returns how often the kernel has left out a program, from what /proc/PID/fdinfo says of it.
+pub(crate) fn recursion_misses(fdinfo: &str) -> u64 {
+    let mut values = fdinfo.lines().filter_map(|line| line.strip_prefix("recursion_misses:"));
+    values.next().and_then(|value| value.trim().parse().ok()).unwrap_or_default()
+}
+
 /// Returns the fact of a record.
 pub(crate) fn decode(words: [u64; 8]) -> RawFact {
     let [at, object, other, value, task, place, what, rest] = words;
@@ -132,6 +138,13 @@ mod tests {
             limit: 4,
         };
         assert_eq!(decode(words), fact);
+    }
+
+    #[test]
+    fn runs_that_the_kernel_left_out_are_counted() {
+        let text = "pos:\t0\nprog_type:\t26\nrun_cnt:\t0\nrecursion_misses:\t5588\n";
+        assert_eq!(recursion_misses(text), 5_588);
+        assert_eq!(recursion_misses("pos:\t0\nprog_type:\t26\n"), 0, "before Linux 5.12");
     }
 
     #[test]
