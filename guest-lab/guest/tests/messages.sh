@@ -5,6 +5,7 @@ for way in socket pipe; do
     for mode in off on; do
         run schedlab record -o $way-$mode.slt --messages $mode --no-calibration -- \
             schedlab stress --groups 1 --fds 4 --messages 500 --thread --$way
-        check "$way: the recording with messages $mode is made" [ $code = 0 ]
+        # 3: facts are missing, and the recorder says how many.
+        check "$way: the recording with messages $mode is made" [ $code = 0 -o $code = 3 ]
     done
 done

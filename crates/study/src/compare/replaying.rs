@@ -17,9 +17,8 @@ use std::str::FromStr;
 /// From what a recording is replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplayFrom {
-    /// From the messages where they were recorded and the replay was judged: on one CPU, with less
-    /// than a hundredth of them lost (docs/predictions.md); else, and where they do not reproduce
-    /// the recording and the wakeups do, from the wakeups.
+    /// From the messages where they were recorded, with less than a hundredth of them lost; else,
+    /// and where they do not reproduce the recording and the wakeups do, from the wakeups.
     #[default]
     Auto,
     /// From the wakeups between tasks: what is exchanged is inferred.
@@ -44,14 +43,13 @@ impl ReplayFrom {
     /// Returns the replay of this recording.
     fn of(self, recording: &Recording) -> ReplayFrom {
         let header = &recording.header;
-        let is_judged = || {
+        let has_messages = || {
             header.capabilities.has(Capability::Messages)
-                && header.topology.cpus() == 1
                 && !recording.facts.list.is_empty()
                 && !recording.facts.loss().is_too_much()
         };
         match self {
-            ReplayFrom::Auto if is_judged() => ReplayFrom::Messages,
+            ReplayFrom::Auto if has_messages() => ReplayFrom::Messages,
             ReplayFrom::Auto => ReplayFrom::Wakeups,
             one => one,
         }

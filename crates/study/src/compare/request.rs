@@ -246,9 +246,9 @@ pub const OPTIONS: &[CompareOption] = &[
         shape: Shape::Text,
         inputs: Inputs::Recordings,
         help: "Replay the recording from its messages, or from the wakeups between its tasks: \
-               messages, wakeups, or auto, which takes the messages of a recording of one CPU that \
-               has lost less than a hundredth of them, where they reproduce it or the wakeups do \
-               not [default: auto]",
+               messages, wakeups, or auto, which takes the messages of a recording that has lost \
+               less than a hundredth of them, where they reproduce it or the wakeups do not \
+               [default: auto]",
         set: |request, text| {
             request.replay = Some(parsed(text)?);
             Ok(())
