@@ -17,9 +17,9 @@ use std::str::FromStr;
 /// From what a recording is replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplayFrom {
-    /// From the messages where they were recorded and the replay was judged: on one CPU, with less
-    /// than a hundredth of them lost (docs/predictions.md); else, and where they do not reproduce
-    /// the recording and the wakeups do, from the wakeups.
+    /// From the messages where they were recorded and less than a hundredth of them was lost; else,
+    /// and where they do not reproduce the recording and the wakeups do, from the wakeups
+    /// (docs/predictions.md).
     #[default]
     Auto,
     /// From the wakeups between tasks: what is exchanged is inferred.
@@ -46,7 +46,6 @@ impl ReplayFrom {
         let header = &recording.header;
         let is_judged = || {
             header.capabilities.has(Capability::Messages)
-                && header.topology.cpus() == 1
                 && !recording.facts.list.is_empty()
                 && !recording.facts.loss().is_too_much()
         };

@@ -17,6 +17,7 @@ use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
 use super::trust::allowed;
 use crate::StudyError;
+use crate::change::MethodError;
 use crate::measurements::{Kind, Measured};
 use crate::metric::Metric;
 use crate::result::SecondHalf;
@@ -142,6 +143,7 @@ impl FirstHalf {
             warmup: self.half.replay.duration,
             keep: None,
             requests: None,
+            watch: false,
             progress: &|_, _| {},
             ..*bench
         };
@@ -259,6 +261,8 @@ impl SecondHalf {
     /// error that is stated.
     pub(super) fn disagreement(&self, errors: &Errors) -> Option<String> {
         let error = errors.get(&(self.name.clone(), Metric::Share))?;
+        // Of windows there are half as many on either side.
+        let error = MethodError { spread: error.spread * std::f64::consts::SQRT_2, ..*error };
         let parts = error.parts(Metric::Share, self.simulated, self.simulated);
         let stated = parts.half_width().max(allowed(self.recorded));
         if (self.simulated - self.recorded).abs() <= stated {
