@@ -7,6 +7,7 @@
 mod beside;
 mod calibration;
 pub mod chore;
+mod cpus;
 mod large;
 pub mod page;
 

@@ -86,6 +86,9 @@ pub struct MethodError {
     pub costs: f64,
     /// What two recordings of one setting differ by, as a part of the value.
     pub drift: f64,
+    /// Of a share that is what others leave: by how much what others do may change with what it
+    /// costs them. `None`: it is none.
+    pub left: Option<f64>,
     /// The metric counts activations that are no requests: more of them is neither better nor
     /// worse.
     pub merges: bool,
@@ -117,7 +120,7 @@ impl MethodError {
             // predicted.
             Unit::Share => (
                 self.absolute.hypot(self.behind),
-                if self.drift > 0.0 { self.drift * unsettled(other) + RESOLUTION } else { 0.0 },
+                if self.drift > 0.0 { self.drift_of_share(other) + RESOLUTION } else { 0.0 },
             ),
             _ => (self.absolute.max(self.relative * larger), self.drift * larger),
         };
@@ -126,6 +129,13 @@ impl MethodError {
             _ => self.spread * larger,
         };
         ErrorParts { seeds: 0.0, self_replay, reaction, drift, sampling }
+    }
+
+    /// Returns how far a share of this size may be moved by what work costs another time. Tasks
+    /// without end do no work of which that could be asked: they have what is left.
+    pub(crate) fn drift_of_share(self, share: f64) -> f64 {
+        let own = self.drift * unsettled(share, self.possible.high);
+        self.left.map_or(own, |left| own.min(left))
     }
 
     /// Whether this is a time of a recording, which is known up to a factor: the spread of a tail
@@ -199,10 +209,11 @@ const RESOLUTION: f64 = 0.01;
 const NOISE_ERRORS: f64 = 2.0;
 
 /// How far a share can be moved by what tasks cost: the slope of the logistic function, greatest at
-/// half a CPU and none at the whole. Of a group on several CPUs, of the CPU that it has in part.
-fn unsettled(share: f64) -> f64 {
-    let part = share - (share.ceil() - 1.0).max(0.0);
-    part * (1.0 - part)
+/// half of the CPUs that the tasks can have, and none at all of them. `most`: so many CPUs; where
+/// that is not known, those that the share takes at least.
+fn unsettled(share: f64, most: f64) -> f64 {
+    let most = if most.is_finite() { most.max(share) } else { share.ceil().max(1.0) };
+    if most > 0.0 { share * (1.0 - share / most) } else { 0.0 }
 }
 
 /// How far two times are apart, as a natural logarithm. The clock's nanosecond is the shortest
@@ -268,6 +279,25 @@ mod tests {
     use proptest::prelude::*;
 
     const P99: Metric = Metric::Latency(Stat::Percentile(99_000));
+
+    /// On one CPU the slope is that of the logistic function; a group on four is moved most at two.
+    #[test]
+    fn a_share_is_moved_by_costs_as_far_as_its_cpus_leave_room() {
+        let share = |most: f64, share: f64, left: Option<f64>| {
+            let possible = Possible { low: 0.0, high: most };
+            let error = MethodError { drift: 0.4, left, possible, ..MethodError::default() };
+            error.drift_of_share(share)
+        };
+        let near = |is: f64, should: f64| assert!((is - should).abs() < 1e-12, "{is} {should}");
+        near(share(1.0, 0.5, None), 0.1);
+        near(share(1.0, 1.0, None), 0.0);
+        near(share(4.0, 2.0, None), 0.4);
+        near(share(4.0, 0.5, None), 0.175);
+        near(share(f64::INFINITY, 0.5, None), 0.1);
+        near(share(f64::INFINITY, 1.5, None), 0.15);
+        near(share(4.0, 2.0, Some(0.3)), 0.3);
+        near(share(4.0, 3.9, Some(0.3)), 0.039);
+    }
 
     #[test]
     fn a_change_within_the_self_replay_error_cannot_be_told() {

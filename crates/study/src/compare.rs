@@ -5,6 +5,7 @@ mod bound;
 mod client_log;
 pub mod clients;
 pub(crate) mod constants;
+pub(crate) mod course;
 pub(crate) mod delays;
 pub(crate) mod detail;
 pub(crate) mod elasticity;

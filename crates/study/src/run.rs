@@ -10,6 +10,7 @@ pub(crate) use row::{RowPlan, own_variants, with_knobs};
 
 use crate::StudyError;
 use crate::compare::Seen;
+use crate::compare::course::{Course, Watch};
 use crate::compare::observe::{Keep, Observer};
 use crate::measurements::Measured;
 use schedlab_model::{EventSink, Fact, Ns, SchedEvent, Workload};
@@ -42,6 +43,8 @@ pub(crate) struct Bench<'a> {
     /// Measure requests, too, by what the simulated tasks exchange; a measurement of none to begin
     /// with.
     pub(crate) requests: Option<&'a RequestTimes>,
+    /// Watch the course of the first plan's runs.
+    pub(crate) watch: bool,
     /// Threads; 0 = one per CPU.
     pub(crate) jobs: usize,
     /// Called with (done, all) runs.
@@ -77,6 +80,8 @@ pub(crate) struct Run {
     pub(crate) notes: Vec<String>,
     /// What was observed, where that was asked for.
     pub(crate) observed: Option<Box<Observer>>,
+    /// What the tasks had window by window, where that was asked for.
+    pub(crate) course: Option<Box<Course>>,
 }
 
 impl RowPlan {
@@ -148,7 +153,7 @@ impl Bench<'_> {
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let one = |index: usize| {
             let (place, seed) = (index % plans.len(), self.seeds[index / plans.len()]);
-            let run = self.one(&plans[place], seed);
+            let run = self.one(&plans[place], seed, self.watch && place == 0);
             if let (Some(seen), Ok(run)) = (self.seen, &run) {
                 seen.add(place, &plans[place].variant, &run.measured);
             }
@@ -173,7 +178,7 @@ impl Bench<'_> {
         Ok(by_plan)
     }
 
-    fn one(&self, plan: &RowPlan, seed: u64) -> Result<Run, StudyError> {
+    fn one(&self, plan: &RowPlan, seed: u64, watched: bool) -> Result<Run, StudyError> {
         if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             return Err(StudyError::Stopped);
         }
@@ -194,7 +199,10 @@ impl Bench<'_> {
             ..RunOptions::default()
         };
         let summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
-        let mut summary = Observed { summary, requests: self.requests.cloned() };
+        let requests = self.requests.cloned();
+        let tasks = plan.workload.tasks.len();
+        let watch = watched.then(|| Watch::new(tasks, cpus, self.duration, requests.clone()));
+        let mut summary = Observed { summary, requests, watch };
         let first = self.seeds.first() == Some(&seed);
         let keep = self.keep.filter(|_| first);
         let mut observed = keep.map(|keep| match plan.vms.is_empty() {
@@ -213,9 +221,9 @@ impl Bench<'_> {
             (false, Some(observer)) => plan.run(&machine, &*scheduler, &options, observer),
             (false, None) => plan.run(&machine, &*scheduler, &options, &mut ()),
         }?;
+        let Observed { mut summary, requests, watch } = summary;
         let measured = match self.as_recording {
             Some(single) => {
-                let Observed { mut summary, requests } = summary;
                 summary.finish(self.duration);
                 let mut measured = Measured::of_summary(&summary, self.classes, single);
                 if let Some(requests) = requests {
@@ -232,6 +240,7 @@ impl Bench<'_> {
             delegation: outcome.metrics.delegation.clone(),
             notes: stuck(&outcome, &plan.workload, self.duration),
             observed,
+            course: watch.map(|watch| Box::new(watch.finish())),
         })
     }
 }
@@ -257,16 +266,23 @@ fn finished(runs: &[Vec<Result<Run, StudyError>>], seeds: usize) -> Option<Vec<u
 struct Observed {
     summary: Summary,
     requests: Option<RequestTimes>,
+    watch: Option<Watch>,
 }
 
 impl EventSink for Observed {
     fn event(&mut self, event: &SchedEvent) {
         self.summary.event(event);
+        if let Some(watch) = &mut self.watch {
+            watch.event(event);
+        }
     }
 
     fn fact(&mut self, fact: &Fact) {
         if let Some(requests) = &mut self.requests {
             requests.fact(fact);
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.fact(fact);
         }
     }
 }

@@ -1,4 +1,4 @@
-# One server beside batch work, recorded as it is and after each change. Before it stand: $server (a name of the cases below) and $cpus.
+# One server beside batch work, recorded as it is and after each change. Before it are: $server (a name of the cases below), $cpus and $seconds.
 # The server's packages are in /srv, which is its root. Files: SETTING.slt, and what the client counted in SETTING.client.
 
 # The root of the servers.
@@ -54,14 +54,18 @@ connections=8
 # Seconds of the load before anything is recorded, and what ends such a load (nothing: it ends by itself).
 warm_up=0
 stop_load() { :; }
-workers=$([ "$cpus" = 1 ] && echo 1 || echo 2)
+case $cpus in
+    1) workers=1 ;;
+    8) workers=4 ;;
+    *) workers=2 ;;
+esac
 case $server in
     redis)
         serve() { inside redis-server --bind 127.0.0.1 --save '' --appendonly no --io-threads 1 >/dev/null; }
         answers() { inside redis-cli ping | grep -q PONG; }
         load_it() { inside redis-benchmark -q -c $connections -t get -n "$requests"; }
-        # Some three seconds.
-        requests=$([ "$cpus" = 1 ] && echo 8000 || echo 12000)
+        # Some three seconds, or twenty.
+        requests=$(($([ "$cpus" = 1 ] && echo 8000 || echo 12000) * seconds / 3))
         name=redis-server
         ;;
     nginx)
@@ -72,13 +76,13 @@ events { worker_connections 64; }
 http { access_log off; server { listen 127.0.0.1:8080; root /data; } }
 END
         serve() { inside nginx -c /data/conf >/dev/null; }
-        load_it() { wrk 3; }
+        load_it() { wrk $seconds; }
         name=nginx
         ;;
     caddy)
         head -c 20000 /dev/zero | tr '\0' x >/srv/data/index.html
         serve() { GOMAXPROCS=$workers HOME=/tmp inside caddy file-server --listen 127.0.0.1:8080 --root /data >/dev/null 2>&1; }
-        load_it() { wrk 3; }
+        load_it() { wrk $seconds; }
         name=caddy
         ;;
     node)
@@ -90,7 +94,7 @@ require('http').createServer((request, response) => {
 }).listen(8080, '127.0.0.1');
 END
         serve() { inside node /data/server.js >/dev/null; }
-        load_it() { wrk 3; }
+        load_it() { wrk $seconds; }
         name=node
         ;;
     lighttpd)
@@ -103,13 +107,13 @@ server.max-keep-alive-requests = 60000
 index-file.names = ("index.html")
 END
         serve() { inside lighttpd -D -f /data/conf >/tmp/lighttpd 2>&1; }
-        load_it() { wrk 3; }
+        load_it() { wrk $seconds; }
         name=lighttpd
         ;;
     php)
         echo '<?php echo str_repeat(json_encode(range(1, 60)), 10);' >/srv/data/server.php
         serve() { inside php8.4 -n -S 127.0.0.1:8080 /data/server.php >/tmp/php 2>&1; }
-        load_it() { wrk 3; }
+        load_it() { wrk $seconds; }
         name=php8.4
         ;;
     ruby)
@@ -129,7 +133,7 @@ loop do
 end
 END
         serve() { inside ruby --disable-gems /data/server.rb >/tmp/ruby 2>&1; }
-        load_it() { wrk 3; }
+        load_it() { wrk $seconds; }
         name=answer
         process=ruby
         ;;
@@ -144,7 +148,7 @@ END
         serve() {
             PYTHONDONTWRITEBYTECODE=1 inside gunicorn -b 127.0.0.1:8080 -w $((workers * 2)) --chdir /data app:app >/tmp/gunicorn 2>&1
         }
-        load_it() { wrk 3; }
+        load_it() { wrk $seconds; }
         name=gunicorn
         ;;
     nsd)
@@ -171,7 +175,7 @@ END
         done
         serve() { inside nsd -d -c /data/nsd.conf >/tmp/nsd 2>&1; }
         answers() { grep -q ':1F75 ' /proc/net/udp; }
-        load_it() { inside dnsperf -s 127.0.0.1 -p 8053 -d /data/queries -c 4 -q $connections -l 3; }
+        load_it() { inside dnsperf -s 127.0.0.1 -p 8053 -d /data/queries -c 4 -q $connections -l $seconds; }
         name=nsd
         ;;
     python)
@@ -190,14 +194,14 @@ class Server(socketserver.ThreadingTCPServer):
 Server(('127.0.0.1', 8080), Answer).serve_forever()
 END
         serve() { PYTHONDONTWRITEBYTECODE=1 inside python3 /data/server.py >/dev/null; }
-        load_it() { wrk 3; }
+        load_it() { wrk $seconds; }
         name=python3
         ;;
     postgres)
         postgres_is_made
         serve() { serve_postgres; }
         answers() { postgres_answers; }
-        load_it() { bench -n -S -c 4 -T 3; }
+        load_it() { bench -n -S -c 4 -T $seconds; }
         name=postgres
         ;;
     pgbouncer)
@@ -217,7 +221,7 @@ END
             as /usr/sbin/pgbouncer /data/pgbouncer.ini >/tmp/pgbouncer 2>&1
         }
         answers() { postgres_answers && as "/$bin/pg_isready" -q -h /tmp -p 6432; }
-        load_it() { bench -p 6432 -n -S -c 4 -T 3; }
+        load_it() { bench -p 6432 -n -S -c 4 -T $seconds; }
         name=pgbouncer
         beside=postgres
         ;;
@@ -226,7 +230,7 @@ END
         serve() { inside memcached -u root -l 127.0.0.1 -p 8081 -t $workers -m 64 >/dev/null 2>&1; }
         answers() { printf 'version\r\nquit\r\n' | nc 127.0.0.1 8081 2>/dev/null | grep -q VERSION; }
         warm_up=8
-        load_it() { inside memcaslap -s 127.0.0.1:8081 -T 1 -c $connections -w 200k -t 13s; }
+        load_it() { inside memcaslap -s 127.0.0.1:8081 -T 1 -c $connections -w 200k -t $((seconds + 10))s; }
         name=mc-worker
         process=memcached
         ;;
@@ -255,7 +259,7 @@ MaxSpareThreads 8
 MaxKeepAliveRequests 0
 END
         serve() { inside apache2 -f /data/conf -D FOREGROUND >/tmp/apache 2>&1; }
-        load_it() { wrk 3; }
+        load_it() { wrk $seconds; }
         name=apache2
         ;;
     java)
@@ -318,7 +322,7 @@ END
             inside nginx -c /data/nginx.conf >/dev/null 2>&1 &
             inside haproxy -db -f /data/haproxy.conf >/tmp/haproxy 2>&1
         }
-        load_it() { wrk 3; }
+        load_it() { wrk $seconds; }
         name=haproxy
         beside=nginx
         ;;
@@ -332,7 +336,7 @@ END
         serve() { inside mariadbd $options >/tmp/mariadb 2>&1; }
         answers() { echo 'select 1' | inside mariadb --no-defaults --socket=/tmp/db.sock >/dev/null; }
         bench() { inside sysbench oltp_point_select --db-driver=mysql --mysql-socket=/tmp/db.sock --mysql-user=root --tables=1 --table-size=2000 "$@"; }
-        load_it() { bench --threads=4 --time=3 --db-ps-mode=disable run; }
+        load_it() { bench --threads=4 --time=$seconds --db-ps-mode=disable run; }
         name=one_connection
         process=mariadbd
         serve &
@@ -360,7 +364,7 @@ END
         done
         serve() { inside unbound -c /data/unbound.conf >/tmp/unbound 2>&1; }
         answers() { grep -q ':1F75 ' /proc/net/udp; }
-        load_it() { inside dnsperf -s 127.0.0.1 -p 8053 -d /data/queries -c 4 -q $connections -l 3; }
+        load_it() { inside dnsperf -s 127.0.0.1 -p 8053 -d /data/queries -c 4 -q $connections -l $seconds; }
         name=unbound
         ;;
     build)
@@ -378,7 +382,7 @@ END
             rm -f /srv/data/*.o
             sh -c '[ -d /sys/fs/cgroup/served ] && echo $$ >/sys/fs/cgroup/served/cgroup.procs
                 exec chroot /srv make -s -j4 -C /data' &
-            sleep 3
+            sleep $seconds
             for of in make gcc cc1 as; do task kill $of 9 >/dev/null; done
             wait $! 2>/dev/null
             echo "$(ls /srv/data/*.o | wc -l) files"
@@ -392,13 +396,13 @@ END
             load periodic audio 0 - fifo:10 900 1000 5000
         }
         answers() { pidof load >/dev/null; }
-        load_it() { sleep 3; }
+        load_it() { sleep $seconds; }
         name=audio
         ;;
     *) bad "no server $server" ;;
 esac
 
-hogs=$([ "$cpus" = 1 ] && echo 1 || echo 4)
+hogs=$cpus
 # processes NAME: those whose name it is.
 processes() { for of in /proc/[0-9]*; do [ "$(cat $of/comm 2>/dev/null)" = "$1" ] && echo "${of#/proc/}"; done; }
 set_all() { task "$@" 2>/tmp/why | grep -q ": [1-9]" && ! [ -s /tmp/why ] || bad "$setting: task $* $(cat /tmp/why)"; }
@@ -406,12 +410,15 @@ group() { for of in $(processes "$1"); do echo "$of" >"/sys/fs/cgroup/$2/cgroup.
 
 change() {
     case $1 in
+        # Without batch work.
+        alone) ;;
         idle) set_all policy batch idle ;;
         batch) set_all policy batch batch ;;
         nice) set_all nice batch 10 ;;
         fifo) set_all policy $name fifo:1 ;;
         srvnice) set_all nice $name -10 ;;
         aff) set_all cpus batch 1 ;;
+        pinned | alone-pinned) set_all cpus ${process:-$name} 1 ;;
         slice) set_all slice batch 10000000 ;;
         groups | weight | max)
             mkdir -p /sys/fs/cgroup/served /sys/fs/cgroup/batch
@@ -430,7 +437,10 @@ change() {
 # recording holds: it begins when the recorder has begun, and when it ends the recorder ends.
 setting() {
     setting=$1 lost=
-    for i in $(seq $hogs); do load hog batch 0 - other 900 & done
+    case $setting in
+        alone*) ;;
+        *) for i in $(seq $hogs); do load hog batch 0 - other 900 & done ;;
+    esac
     serve &
     wait_for 60 answers || bad "$setting: $server answers: $(tail -n 2 /tmp/$server 2>/dev/null)"
     change "$setting"
@@ -446,13 +456,13 @@ setting() {
     recorder=$!
     wait_for 60 grep -q '^recording by' /tmp/record || bad "$setting: the recorder begins"
     # Its rings hold what a load of three seconds does. What it would make of that meanwhile takes an emulated CPU longer than a real
-    # one, a third of its time.
-    kill -STOP $recorder
+    # one, a third of its time. In a long recording it works, and its work is a part of what is recorded.
+    [ "$seconds" -gt 3 ] || kill -STOP $recorder
     # A load that is longer than what is recorded of it ends later: what its program does then is no part of it.
     if [ $warm_up = 0 ]; then
         load_it >"$setting.client" 2>&1 || lost=1
     else
-        sleep 3
+        sleep $seconds
         [ -e /tmp/over ] && bad "$setting: the load was over before its recording"
     fi
     # The signal that ends it is the first thing that it sees.

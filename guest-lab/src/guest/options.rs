@@ -35,8 +35,10 @@ pub(super) struct Pairs {
     pub(super) servers: Vec<String>,
     /// Names of changes; none: all.
     pub(super) changes: Vec<String>,
-    /// Machines of so many CPUs; `None`: each size.
+    /// Machines of so many CPUs; `None`: one and four.
     pub(super) cpus: Option<u32>,
+    /// Loads last twenty seconds, not three.
+    pub(super) long: bool,
 }
 
 /// Kernels of the short set: CFS, EEVDF with PREEMPT_RT, and the newest generation that was
@@ -97,6 +99,9 @@ pub struct GuestArgs {
     /// Record only this change and what it starts from (may be given several times)
     #[arg(long = "change", value_name = "NAME")]
     changes: Vec<String>,
+    /// Record loads of twenty seconds, not of three
+    #[arg(long)]
+    long: bool,
     /// Test this program, not that of this tree
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
@@ -114,7 +119,7 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
     let mut machine = Machine::usual(if args.virtual_clock { Clock::Virtual } else { Clock::Host });
     machine.cpus = args.cpus.unwrap_or(machine.cpus);
     machine.memory_mib = args.memory.unwrap_or(machine.memory_mib);
-    let pairs = args.pairs || !args.servers.is_empty() || !args.changes.is_empty();
+    let pairs = args.pairs || args.long || !args.servers.is_empty() || !args.changes.is_empty();
     let mut options = Options {
         kernels: args.kernels,
         tests: args.tests,
@@ -128,6 +133,7 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
             servers: args.servers,
             changes: args.changes,
             cpus: args.cpus,
+            long: args.long,
         }),
         program: args.program,
     };
@@ -220,7 +226,8 @@ mod tests {
             ("--cpus 2", "are for --script"),
             ("--server thttpd", "no server `thttpd`"),
             ("--change warm", "no change `warm`"),
-            ("--pairs --cpus 3", "1, 4"),
+            ("--pairs --cpus 3", "1, 2, 4, 8"),
+            ("--long --short", "leave out --test, --short"),
         ] {
             let error = options(bad).unwrap_err().to_string();
             assert!(error.contains(words), "{bad}: {error}");

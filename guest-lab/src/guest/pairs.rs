@@ -127,6 +127,8 @@ const CHANGES: &[Change] = &[
     change("base", "fifo", "{server} policy=fifo:1"),
     change("base", "srvnice", "{server} nice=-10"),
     change("base", "aff", "batch cpus=0"),
+    change("base", "pinned", "{server} cpus=0"),
+    change("alone", "alone-pinned", "{server} cpus=0"),
     // `sched_setattr` reads a fair task's slice since then (kernel/sched/syscalls.c).
     Change { since: "6.12", ..change("base", "slice", "batch slice=10ms") },
     change("groups", "weight", "/batch cpu.weight=25"),
@@ -137,8 +139,15 @@ const CHANGES: &[Change] = &[
     change("max", "groups", "/batch cpu.max=max"),
 ];
 
+/// What changes where tasks may run: on one CPU there is nothing to change.
+const AFFINITIES: [&str; 3] = ["aff", "pinned", "alone-pinned"];
+
 /// The sizes of machines.
-const SIZES: [u32; 2] = [1, 4];
+const SIZES: [u32; 4] = [1, 2, 4, 8];
+/// Those that are recorded unless one is asked for.
+const USUAL_SIZES: [u32; 2] = [1, 4];
+/// How long the load of a recording lasts, in seconds, and what the name of its folder ends with.
+const LENGTHS: [(u32, &str); 2] = [(3, ""), (20, "-20s")];
 
 /// Records what is asked for, kernel by kernel, and writes `pairs.toml` beside the recordings: how
 /// many boots were not good.
@@ -155,13 +164,16 @@ pub(super) fn record(
     for server in SERVERS.iter().filter(wanted) {
         let root = root(&laboratory.store, server)?;
         for kernel in kernels {
-            for cpus in SIZES.into_iter().filter(|&cpus| asked.cpus.is_none_or(|only| only == cpus))
-            {
+            let sizes = asked.cpus.map_or(USUAL_SIZES.to_vec(), |only| vec![only]);
+            for cpus in sizes {
                 let settings = settings(server, cpus, &kernel.name, &asked.changes);
-                let into = folder.join(&kernel.name).join(format!("{}-{cpus}", server.name));
+                let length = if asked.long { LENGTHS[1] } else { LENGTHS[0] };
+                let name = format!("{}-{cpus}{}", server.name, length.1);
+                let into = folder.join(&kernel.name).join(name);
+                let recorded = Recorded { server, settings: &settings, cpus, seconds: length.0 };
                 // One boot that fails leaves the other servers' pairs as good as they are.
-                let good = boot(laboratory, kernel, (server, &settings), cpus, &root, &into)
-                    .unwrap_or_else(|error| {
+                let good =
+                    boot(laboratory, kernel, &recorded, &root, &into).unwrap_or_else(|error| {
                         println!("== {}: {error:#}", into.display());
                         false
                     });
@@ -173,22 +185,30 @@ pub(super) fn record(
     Ok(bad)
 }
 
+/// What one boot records.
+struct Recorded<'a> {
+    server: &'a Server,
+    settings: &'a [&'static str],
+    cpus: u32,
+    /// How long the load of a setting lasts.
+    seconds: u32,
+}
+
 /// One boot with these settings of one server; whether everything was recorded.
 fn boot(
     laboratory: &Laboratory,
     kernel: &super::Kernel,
-    (server, settings): (&Server, &[&str]),
-    cpus: u32,
+    Recorded { server, settings, cpus, seconds }: &Recorded<'_>,
     root: &[u8],
     into: &Path,
 ) -> Result<bool> {
     let settings = settings.join(" ");
     let script = std::fs::read_to_string(crate::root().join("guest-lab/guest/pairs/pair.sh"))?;
     let archive = image::script(&format!(
-        "server={} cpus={cpus} settings='{settings}'\n{script}",
+        "server={} cpus={cpus} seconds={seconds} settings='{settings}'\n{script}",
         server.name
     ));
-    let machine = Machine { cpus, memory_mib: 2048, ..Machine::usual(Clock::Virtual) };
+    let machine = Machine { cpus: *cpus, memory_mib: 2048, ..Machine::usual(Clock::Virtual) };
     if into.exists() {
         std::fs::remove_dir_all(into)?;
     }
@@ -217,7 +237,7 @@ fn boot(
 fn settings(server: &Server, cpus: u32, kernel: &str, asked: &[String]) -> Vec<&'static str> {
     let possible = |change: &&Change| {
         (asked.is_empty() || asked.iter().any(|name| name == change.name))
-            && (cpus > 1 || change.name != "aff")
+            && (cpus > 1 || !AFFINITIES.contains(&change.name))
             && (server.stays || !change.variant.starts_with("{server}"))
             && natural(kernel, change.since).is_ge()
     };
@@ -291,18 +311,21 @@ fn write(folder: &Path) -> Result<()> {
     kernels.retain(|name| folder.join(name).is_dir());
     for kernel in &kernels {
         for server in SERVERS {
-            for cpus in SIZES {
-                let place = format!("{kernel}/{}-{cpus}", server.name);
+            for (cpus, (seconds, end)) in
+                SIZES.into_iter().flat_map(|cpus| LENGTHS.map(|length| (cpus, length)))
+            {
+                let place = format!("{kernel}/{}-{cpus}{end}", server.name);
                 let title = format!(
-                    "{kernel} {} {cpus} CPU{}",
+                    "{kernel} {} {cpus} CPU{}{}",
                     server.name,
-                    if cpus > 1 { "s" } else { "" }
+                    if cpus > 1 { "s" } else { "" },
+                    if end.is_empty() { String::new() } else { format!(" {seconds} s") }
                 );
                 for change in CHANGES {
                     let variant = change.variant.replace("{server}", server.task);
                     let came = format!("{place}/{}", change.name);
-                    let back =
-                        if matches!(change.from, "base" | "groups") { "" } else { "back from " };
+                    let forth = matches!(change.from, "base" | "groups" | "alone");
+                    let back = if forth { "" } else { "back from " };
                     let what = if back.is_empty() { change.name } else { change.from };
                     let title = format!("{title}, {back}{what}");
                     file.pairs.extend(pair(
@@ -315,7 +338,7 @@ fn write(folder: &Path) -> Result<()> {
                     )?);
                 }
                 for other in kernels.iter().filter(|other| *other != kernel) {
-                    let came = format!("{other}/{}-{cpus}/base", server.name);
+                    let came = format!("{other}/{}-{cpus}{end}/base", server.name);
                     let title = format!("{title}, to {other}");
                     let pair = pair(
                         folder,

@@ -28,7 +28,7 @@ pub struct PairsArgs {
     /// Replay recordings from this: messages, wakeups, auto, or both, beside each other
     #[arg(long, value_name = "FROM", value_parser = replays, default_value = "auto")]
     replay: Replays,
-    /// Print a line for each pair and figure, or one for each server
+    /// Print a line for each pair and figure, or one for each server or number of CPUs
     #[arg(long, value_name = "WHAT", default_value = "pair")]
     by: By,
     /// Write the tables of docs/predictions.md from the pairs that ship
@@ -44,6 +44,8 @@ pub struct PairsArgs {
 enum By {
     Pair,
     Server,
+    /// By the number of CPUs, with what errors are made of
+    Cpus,
 }
 
 /// One replay, or several.
@@ -93,6 +95,7 @@ pub fn command(asked: PairsArgs) -> Result<ExitCode> {
         let table = match asked.by {
             By::Pair => beside::side_by_side(&all),
             By::Server => beside::by_server(&all),
+            By::Cpus => by_cpus_each(&all),
         };
         print!("{table}");
         return Ok(ExitCode::SUCCESS);
@@ -100,9 +103,15 @@ pub fn command(asked: PairsArgs) -> Result<ExitCode> {
     let table = match asked.by {
         By::Pair => super::table(results),
         By::Server => page::by_server(results),
+        By::Cpus => super::cpus::by_cpus(results) + &page::sentences(results),
     };
     print!("{table}");
     Ok(if is_good(&Summary::from_results(results)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The tables by the number of CPUs, of each replay.
+fn by_cpus_each(all: &[(ReplayFrom, Vec<PairResult>)]) -> String {
+    all.iter().map(|(from, of)| format!("{from}:\n{}", super::cpus::by_cpus(of))).collect()
 }
 
 /// Writes the tables of the page; fails when they show a wrong claim.

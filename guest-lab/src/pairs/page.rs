@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// The page.
 pub const PAGE: &str = "docs/predictions.md";
 /// Where each table begins, and the folder that it is made of.
-pub const TABLES: [(&str, &str); 5] = [
+pub const TABLES: [(&str, &str); 6] = [
     ("<!-- made by `cargo xtask pairs --write` from recordings/pairs -->\n", "recordings/pairs"),
     (
         "<!-- made by `cargo xtask pairs --write` from recordings/pairs/guest -->\n",
@@ -26,6 +26,10 @@ pub const TABLES: [(&str, &str); 5] = [
     (
         "<!-- made by `cargo xtask pairs --write` from recordings/pairs/messages, by default -->\n",
         "recordings/pairs/messages",
+    ),
+    (
+        "<!-- made by `cargo xtask pairs --write` from recordings/pairs/cpus -->\n",
+        "recordings/pairs/cpus",
     ),
 ];
 /// Where the tables of large changes and of levels begin, which are made of what is below the
@@ -59,9 +63,13 @@ pub fn with_table(page: &str, begin: &str, table: &str) -> Result<String> {
 }
 
 /// Returns the table of a folder: a line for each figure where the machine was a live one, a line
-/// for each server of guests.
+/// for each server of guests, and one for each number of CPUs where those are several.
 pub fn table(begin: &str, results: &[PairResult]) -> String {
-    if [TABLES[0].0, TABLES[2].0].contains(&begin) { each(results) } else { by_server(results) }
+    match TABLES.iter().position(|(of, _)| *of == begin) {
+        Some(0 | 2) => each(results),
+        Some(5) => super::cpus::by_cpus(results) + &by_server(results),
+        _ => by_server(results),
+    }
 }
 
 /// Returns the tables of large changes, and of how often intervals of each level hold, from the
@@ -162,12 +170,14 @@ pub(super) fn by_server(results: &[PairResult]) -> String {
             error(super::COMPARED[2], "%"),
         );
     }
-    text.push('\n');
+    text + "\n" + &sentences(results)
+}
+
+/// Returns how many large changes were told, and how often intervals of each level hold.
+pub(super) fn sentences(results: &[PairResult]) -> String {
     let summary = Summary::from_results(results);
-    for line in summary.large_changes().chain([summary.calibration()]) {
-        let _ = writeln!(text, "* {line}");
-    }
-    text + "\n"
+    let lines = summary.large_changes().chain([summary.calibration()]);
+    lines.map(|line| format!("* {line}\n")).collect::<String>() + "\n"
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::assemble::Played;
 use super::client_log::{self, ClientLog};
+use super::course::Course;
 use super::elasticity::{self, Reading};
 use super::gates::Gates;
 use super::notes::notes;
@@ -73,6 +74,8 @@ pub struct RecordedInput {
     pub(super) readings: Vec<(String, Reading)>,
     /// How steady the tails of its times are.
     pub(super) spread: Spread,
+    /// What its tasks had window by window, where they move between CPUs.
+    pub(super) course: Course,
     /// Who ran while each program waited.
     pub(super) waits: Waits,
     /// The program that may be the server, where the user names none.
@@ -126,6 +129,10 @@ impl RecordedInput {
         input.waits = Waits::from_recording(&recording);
         let requests = input.by_messages.as_ref().map(|messages| &messages.recorded);
         input.spread = Spread::from_recording(&recording, &input.summary, &input.classes, requests);
+        if input.spread.moves {
+            let requests = input.by_messages.as_ref().map(|messages| &messages.none_yet);
+            input.course = Course::from_recording(&recording, requests);
+        }
         // Now, because a pipe is read once.
         input.first_half = FirstHalf::cut(&input, recording).map(Box::new);
         Ok(input)
@@ -158,6 +165,7 @@ impl RecordedInput {
             guess: None,
             waits: Waits::default(),
             spread: Spread::default(),
+            course: Course::default(),
             header,
             replay,
             by_messages,
@@ -458,7 +466,9 @@ pub fn compare_recording(
         }
     }?;
     let is_whole = study.unfinished == 0;
-    if !input.chosen || input.by_messages.is_none() || study.trusted() || !is_whole {
+    // Where tasks move, tasks that are taken to be driven from outside reproduce any recording.
+    let stays = !input.spread.moves;
+    if !input.chosen || !stays || input.by_messages.is_none() || study.trusted() || !is_whole {
         return Ok(study);
     }
     // Messages that do not reproduce the recording are no better than wakeups that do. What cannot
@@ -511,6 +521,7 @@ fn compare_read(
         keep: keep.as_ref(),
         as_recording: Some(&single),
         requests: input.by_messages.as_ref().map(|messages| &messages.none_yet),
+        watch: input.spread.moves,
         jobs: options.jobs,
         progress,
         stop: options.stop.as_ref(),
@@ -520,15 +531,19 @@ fn compare_read(
     let Ran { mut runs, seeds: of, refused, unfinished } = bench.run(&mut plans)?;
     // How far to trust the rows that were finished is a matter of a few runs more.
     let stop = bench.stop.filter(|_| !options.keep_finished);
-    let bench = Bench { stop, seen: None, ..bench };
+    let bench = Bench { stop, seen: None, watch: false, ..bench };
     client.iter().for_each(|client| client.add_to(&mut runs));
     let alone = trust::alone(input, &plans[0], &bench)?;
     let was = input.measured_with(&single);
-    let found = trust::self_replay(input, &recorded, why, &runs[0], &alone, &was, &mut served);
+    let first = trust::FirstRow::new(input, &plans[0], &runs[0]);
+    let found = trust::self_replay(input, &recorded, why, &first, &alone, &was, &mut served);
     let mut replay = SelfReplay { left_out, ..found };
-    let mut errors = trust::method_errors(&replay, input, &was);
+    let mut errors = trust::method_errors(&replay, input, &was, &first);
     replay.doubt(input.second_half(&recorded, &bench)?, &errors, &mut served);
-    validation::widen(&mut errors, &replay.second_half);
+    // Where tasks move, their windows say by how much one part of a recording differs from another.
+    if !input.spread.moves {
+        validation::widen(&mut errors, &replay.second_half);
+    }
     client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
     served.iter().for_each(|server| server.add_to(&mut errors, &was));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);

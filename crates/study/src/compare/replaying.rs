@@ -17,8 +17,9 @@ use std::str::FromStr;
 /// From what a recording is replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplayFrom {
-    /// From the messages where they were recorded, with less than a hundredth of them lost; else,
-    /// and where they do not reproduce the recording and the wakeups do, from the wakeups.
+    /// From the messages where they were recorded and less than a hundredth of them was lost; else,
+    /// and where they do not reproduce the recording and the wakeups do, from the wakeups
+    /// (docs/predictions.md).
     #[default]
     Auto,
     /// From the wakeups between tasks: what is exchanged is inferred.

@@ -9,6 +9,9 @@
 //! looks more often, and how much of its work comes with each look is a reading of the recording.
 //! Half of that difference may not come.
 //!
+//! Tasks without end, where tasks move between CPUs: they have what the others leave, and are as
+//! uncertain as those are.
+//!
 //! Rows in which a task waits that never did in the recording. Of a task that hardly ever slept the
 //! recording shows that what it waits for was there whenever it looked, and not how much of it: a
 //! client may have eight connections with a reply in each. As long as a row leaves it like that,
@@ -36,6 +39,10 @@ pub(super) struct RowErrors {
     common: Errors,
     own: BTreeMap<usize, Errors>,
     rooms: Vec<Room>,
+    /// The classes of tasks without end where tasks move between CPUs; and by row, how far what
+    /// they leave, and have, may be moved by what the others' work costs.
+    endless: BTreeSet<String>,
+    left: Vec<f64>,
 }
 
 /// The errors of one row.
@@ -43,13 +50,16 @@ pub(super) struct RowErrors {
 pub(super) struct OfRow<'a> {
     errors: &'a Errors,
     room: &'a Room,
+    endless: &'a BTreeSet<String>,
+    left: Option<f64>,
 }
 
 impl OfRow<'_> {
     /// Returns the method's error of a number of a subject; none of a scenario.
     pub(super) fn method(self, subject: &SubjectData, metric: Metric) -> MethodError {
         let found = self.errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
-        MethodError { possible: self.room.possible(subject, metric), ..found }
+        let left = self.left.filter(|_| self.endless.contains(&subject.name));
+        MethodError { possible: self.room.possible(subject, metric), left, ..found }
     }
 
     /// Whether nothing but the seeds is known of the errors: in a scenario.
@@ -60,13 +70,24 @@ impl OfRow<'_> {
 
 impl RowErrors {
     pub(super) fn row(&self, row: usize) -> OfRow<'_> {
-        OfRow { errors: self.own.get(&row).unwrap_or(&self.common), room: &self.rooms[row] }
+        OfRow {
+            errors: self.own.get(&row).unwrap_or(&self.common),
+            room: &self.rooms[row],
+            endless: &self.endless,
+            left: self.left.get(row).copied(),
+        }
     }
 
     /// Returns those of a scenario, which are of the seeds. `cpus`: of the machine.
     pub(super) fn of_scenario(plans: &[RowPlan], classes: &[String], cpus: usize) -> RowErrors {
         let rooms = plans.iter().map(|plan| Room::of_row(plan, classes, cpus)).collect();
-        RowErrors { common: Errors::new(), own: BTreeMap::new(), rooms }
+        RowErrors {
+            common: Errors::new(),
+            own: BTreeMap::new(),
+            rooms,
+            endless: BTreeSet::new(),
+            left: Vec::new(),
+        }
     }
 
     /// Finds the rows that have errors of their own; and what the reader is told about each that is
@@ -116,7 +137,31 @@ impl RowErrors {
         }
         let rooms =
             RowErrors::of_scenario(plans, &input.classes, input.replay.topology.cpus()).rooms;
-        (RowErrors { common, own, rooms }, notes)
+        let mut found =
+            RowErrors { common, own, rooms, endless: BTreeSet::new(), left: Vec::new() };
+        if input.spread.moves {
+            let hogs = input.replay.report.hogs.iter();
+            found.endless = hogs.map(|task| input.classes[task.index()].clone()).collect();
+            found.left =
+                runs.iter().enumerate().map(|(row, own)| found.left_in(row, own)).collect();
+        }
+        (found, notes)
+    }
+}
+
+impl RowErrors {
+    /// Returns how far all that is not without end may be moved in a row by what its work costs.
+    fn left_in(&self, row: usize, runs: &[Run]) -> f64 {
+        let errors = self.row(row);
+        let Some(run) = runs.first() else { return f64::INFINITY };
+        let works =
+            |class: &&SubjectData| class.kind == Kind::Class && !self.endless.contains(&class.name);
+        let moved = |class: &SubjectData| {
+            let share = mean(runs, Kind::Class, &class.name, Metric::Share);
+            errors.method(class, Metric::Share).drift_of_share(share)
+        };
+        let of = run.measured.subjects.iter().filter(works).map(moved);
+        of.map(|moved| moved * moved).sum::<f64>().sqrt()
     }
 }
 

@@ -48,6 +48,7 @@ pub fn compare_scenario(
         keep: keep.as_ref(),
         as_recording: None,
         requests: None,
+        watch: false,
         jobs: options.jobs,
         progress,
         stop: options.stop.as_ref(),

@@ -1,10 +1,9 @@
-//! How steady a recorded time, share or rate is in the course of the recording.
+//! How steady a recorded time is in the course of the recording.
 //!
 //! A percentile moves with how often values beyond it come: where one wakeup of a hundred waits for
 //! the turn of another task, p99 is either that turn or nothing. How often they come is counted in
 //! windows of the recording; by how much the windows differ says how far the rate may be from where
-//! it is, clusters included, which the number of values alone would not. Means of shares and rates
-//! have their error from the same windows.
+//! it is, clusters included, which the number of values alone would not.
 
 use super::percentile::quantity;
 use crate::measurements::{Kind, Measured, Quantity, SubjectData};
@@ -82,19 +81,6 @@ impl Spread {
             Values { samples: all.iter().map(|(_, count)| count).sum(), all, windows }
         };
         Tails { values: Quantity::ALL.map(|quantity| (quantity, of(quantity))) }
-    }
-
-    /// Returns by how much the mean of a share or of a rate may differ from that of another such
-    /// recording (95 %), in the metric's unit: two means of windows. 0 where nothing is known.
-    pub(super) fn of_mean(&self, kind: Kind, name: &str, metric: Metric) -> f64 {
-        let of = |window: &Measured| {
-            window.find(kind, name).and_then(|found| found.value(metric)).unwrap_or_default()
-        };
-        let values: Vec<f64> = self.windows.iter().map(of).collect();
-        if values.is_empty() {
-            return 0.0;
-        }
-        std::f64::consts::SQRT_2 * half_width(&values, 0.0) / values.len() as f64
     }
 }
 
@@ -179,17 +165,6 @@ mod tests {
         assert!(spread < 1.35, "{spread}");
         assert!(single > 10.0, "{single}");
         assert!(lasting > factor(&[35.0, 3.0, 35.0, 3.0, 35.0, 3.0, 35.0, 3.0]), "{lasting}");
-    }
-
-    /// Eight windows of a share: its standard error is 0.1 / sqrt(8), and another recording has
-    /// one, too.
-    #[test]
-    fn a_mean_is_known_as_well_as_its_windows_differ() {
-        let windows = [0.4, 0.6, 0.4, 0.6, 0.4, 0.6, 0.4, 0.6];
-        let error = variance(windows.iter().copied()).sqrt() / 8f64.sqrt();
-        assert!((half_width(&windows, 0.0) / 8.0 - 2.364_624 * error).abs() < 1e-4);
-        assert_eq!(half_width(&[0.5; 8], 0.0), 0.0);
-        assert_eq!(Spread::default().of_mean(Kind::Class, "web", Metric::Share), 0.0);
     }
 
     #[test]

@@ -143,6 +143,7 @@ impl FirstHalf {
             warmup: self.half.replay.duration,
             keep: None,
             requests: None,
+            watch: false,
             progress: &|_, _| {},
             ..*bench
         };
@@ -276,7 +277,9 @@ impl SecondHalf {
     /// error that is stated.
     pub(super) fn disagreement(&self, errors: &Errors) -> Option<String> {
         let error = *errors.get(&(self.name.clone(), Metric::Share))?;
-        let error = MethodError { drift: error.drift.max(least_drift_of_costs()), ..error };
+        // Of windows there are half as many on either side.
+        let spread = error.spread * std::f64::consts::SQRT_2;
+        let error = MethodError { spread, drift: error.drift.max(least_drift_of_costs()), ..error };
         let parts = error.parts(Metric::Share, self.simulated, self.simulated);
         let stated = parts.half_width().max(allowed(self.recorded));
         if (self.simulated - self.recorded).abs() <= stated {
