@@ -24,7 +24,9 @@ const Lab = {
   dashes: [[], [8, 4], [2, 3], [10, 3, 2, 3]],
   dash(style) { return style < 2 ? (style ? [] : [2, 3]) : Lab.dashes[((style - 2) % 7 + Math.floor((style - 2) / 7)) % 4]; },
   color(style) { return Lab.css("--v" + (style < 2 ? style : 2 + (style - 2) % 7)); },
+  // What is drawn anew when the colours change; what is no longer in the page is forgotten.
   redraw: [],
+  again(figure, draw) { Lab.redraw = Lab.redraw.filter((one) => one.figure.isConnected).concat({ figure, draw }); },
   // Black or white, whichever is easier to read on a colour (the contrast of WCAG 2).
   ink(dye) {
     const [r, g, b] = dye.match(/[0-9a-f]{2}/gi).map((h) => { const v = parseInt(h, 16) / 255; return v <= 0.04045 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4); });
@@ -47,7 +49,7 @@ Lab.chart = (figure, make) => {
     plot = made && new uPlot(Object.assign(size(), made.opts), made.data, box);
   };
   build();
-  Lab.redraw.push(build);
+  Lab.again(figure, build);
   new ResizeObserver(() => plot && plot.width !== size().width && plot.setSize(size())).observe(box);
   return build;
 };
@@ -224,7 +226,7 @@ Lab.ladder = (figure) => {
     const height = Math.max(260, curves.reduce((sum, c) => sum + tall(c), 0) + top + bottom + 8);
     const lo = Math.log10(Math.min(...values)), hi = Math.log10(Math.max(...values)), pad = Math.max(0.08, (hi - lo) * 0.05);
     const Y = (v) => top + (hi + pad - Math.log10(Math.max(1, v))) / (hi - lo + 2 * pad) * (height - top - bottom);
-    const X = (i) => left + 6 + i * gap;
+    const X = (i) => left + 6 + i * gap, inside = (y) => Math.max(top, Math.min(height - bottom, y));
     const all = svg("svg", { width, height, viewBox: "0 0 " + width + " " + height, "aria-hidden": "true" });
     for (let d = Math.ceil(lo - pad); d <= hi + pad; d++) {
       const y = Y(Math.pow(10, d));
@@ -246,11 +248,18 @@ Lab.ladder = (figure) => {
       const group = svg("g", { class: "row" },
         svg("polyline", { points, class: key, "stroke-dasharray": dash }),
         svg("line", { x1: X(i), y1: y, x2: width - right + 8, y2: at, class: "lead " + key }), label);
-      // Where the percentile lies with 95 %: a bar through the dot, open at an end that is not known.
       const between = (k) => c.between[k].some((v) => v !== null) ? " (95 %: " + c.between[k].map((v) => (v === null ? "?" : Lab.time(v))).join(" … ") + ")" : "";
+      // What cannot be told apart from the first run: a band over all that it may be.
+      (c.open || []).forEach((open, k) => {
+        const [low, high] = c.between[k];
+        if (!open || c.ns[k] === null || low === null || high === null) return;
+        const y0 = inside(Y(high)), band = { x: X(k) - gap / 2, y: y0, width: gap, height: Math.max(2, inside(Y(low)) - y0), fill: Lab.color(c.style), class: "band" };
+        group.prepend(svg("rect", band, svg("title", {}, c.name + ", " + rungs[k] + ": cannot tell" + between(k))));
+      });
+      // Where the percentile lies with 95 %: a bar through the dot, open at an end that is not known.
       c.between.forEach(([low, high], k) => {
         if (c.ns[k] === null || (low === null && high === null)) return;
-        group.append(svg("line", { x1: X(k), x2: X(k), y1: Y(low ?? c.ns[k]), y2: Y(high ?? c.ns[k]), class: "bar " + key }));
+        group.append(svg("line", { x1: X(k), x2: X(k), y1: inside(Y(low ?? c.ns[k])), y2: inside(Y(high ?? c.ns[k])), class: "bar " + key }));
       });
       c.ns.forEach((v, k) => { if (v === null) return; const dot = svg("circle", { cx: X(k), cy: Y(v), r: 3.2, class: key }); dot.append(svg("title", {}, c.name + ", " + rungs[k] + ": " + Lab.time(v) + between(k))); group.append(dot); });
       all.append(group);
@@ -258,7 +267,7 @@ Lab.ladder = (figure) => {
     box.replaceChildren(all);
   };
   build();
-  Lab.redraw.push(build);
+  Lab.again(figure, build);
   new ResizeObserver(() => { if (box.clientWidth !== width) build(); }).observe(box);
 };
 
