@@ -1,5 +1,8 @@
 // One script and one style under fixed names: what the program has inside is compared with what this gives.
+import { readFileSync } from "node:fs";
 import { defineConfig } from "vite";
+
+const licence = readFileSync(new URL("node_modules/preact/LICENSE", import.meta.url), "utf8").trim();
 
 export default defineConfig({
   base: "/",
@@ -11,7 +14,7 @@ export default defineConfig({
     cssCodeSplit: false,
     rollupOptions: {
       input: "src/main.tsx",
-      output: { entryFileNames: "workbench.js", assetFileNames: "workbench[extname]", codeSplitting: false },
+      output: { postBanner: (chunk) => (chunk.isEntry ? "/*! Preact (https://preactjs.com)\n" + licence + "\n*/" : ""), entryFileNames: "workbench.js", assetFileNames: "workbench[extname]", codeSplitting: false },
     },
   },
 });

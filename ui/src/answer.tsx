@@ -16,15 +16,17 @@ function show(metric: string, value: number): string {
   return value >= 100 ? Math.round(value) + "/s" : value.toPrecision(3) + "/s";
 }
 
+const arrows = (text: string) => text.replaceAll(" -> ", "\u00a0→\u00a0").replaceAll(" ± ", "\u00a0±\u00a0");
+
 const labelOf = (study: Study, row: Row) => {
   const many = new Set(study.rows.map((one) => one.scheduler)).size > 1;
   return many ? row.scheduler + ", " + row.variant : row.variant;
 };
 
 // Whose numbers are drawn: what was chosen, else what the answer is about.
-export function subjectOf(study: Study, chosen: string): string {
+export function subjectOf(study: Study, chosen: string, waiting: string | undefined): string {
   const names = study.rows[0].subjects.filter((one) => one.cells.some((cell) => / p\d/.test(cell.metric))).map((one) => one.name);
-  const wanted = [chosen, study.served?.classes[0], study.guess?.name, ...study.headline.map((one) => one.subject)];
+  const wanted = [chosen, study.served?.classes[0], study.guess?.name, waiting, ...study.headline.map((one) => one.subject)];
   return wanted.find((name) => name !== undefined && names.includes(name)) ?? names[0] ?? "";
 }
 
@@ -98,14 +100,15 @@ interface AnswerProps {
   progress: Stage | null;
   failed: string;
   pending: boolean;
+  waiting: string | undefined;
   subject: string;
   choose: (subject: string) => void;
   page: () => void;
 }
 
-export function Answer({ asked, progress, failed, pending, subject, choose, page }: AnswerProps) {
+export function Answer({ asked, progress, failed, pending, waiting, subject, choose, page }: AnswerProps) {
   const [wanted, want] = useState("");
-  const study = asked?.study, name = study ? subjectOf(study, subject) : "";
+  const study = asked?.study, name = study ? subjectOf(study, subject, waiting) : "";
   const has = (quantity: string) => !!study?.rows.some((row) => row.subjects.some((one) => one.name === name && one.cells.some((cell) => cell.metric.startsWith(quantity + " p"))));
   const quantities = ["latency", "response", "wait"].filter(has);
   const headline = study?.headline.find((one) => one.subject === name)?.metric.split(" ")[0] ?? "";
@@ -124,8 +127,8 @@ export function Answer({ asked, progress, failed, pending, subject, choose, page
         {failed && <p class="warn" role="alert">{failed}</p>}
         {study && (
           <div class={failed ? "stale" : ""}>
-            <p class="outcome">{study.verdict.outcome}</p>
-            <p class={study.self_replay?.trusted === false ? "certainty warn" : "certainty"}>{study.verdict.certainty}</p>
+            <p class="outcome">{arrows(study.verdict.outcome)}</p>
+            <p class={study.self_replay?.trusted === false ? "certainty warn" : "certainty"}>{arrows(study.verdict.certainty)}</p>
             <p class="choices">
               <label>Numbers of <select value={name} onChange={(e) => choose(e.currentTarget.value)}>{study.rows[0].subjects.filter((one) => one.cells.length > 2).map((one) => <option value={one.name}>{one.name}</option>)}</select></label>
               {quantities.map((one) => <button type="button" aria-pressed={one === quantity} onClick={() => want(one)}>{{ latency: "wakeup to running", response: "wakeup to done", wait: "preempted to running" }[one]}</button>)}

@@ -3,7 +3,7 @@ import { render } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Answer, type Asked } from "./answer";
 import { ask, enter, get, post } from "./api";
-import { Panel, targets } from "./panel";
+import { Panel } from "./panel";
 import { Programs, Schedule, Verdict } from "./see";
 import { EMPTY, options, read, write, type View } from "./state";
 import { Start } from "./start";
@@ -130,8 +130,8 @@ function App() {
   const [seen, failed] = useInput(id, view);
   const answer = useAnswer(seen ? id : "", view);
   useEffect(() => { document.title = (view.input ? view.input + " · " : "") + "schedlab workbench"; }, [view.input]);
-  // The program that the server waited for most is what one wants to change.
-  const behind = seen?.overview.programs[0]?.behind.find(([name]) => targets(seen.overview, []).some((one) => one.name === name))?.[0];
+  // What one wants to change first is what ran while the server waited.
+  const running = seen?.overview.waited?.[1] ?? "";
   const save = () => {
     void post("page", answer.question).then((got) => got.blob()).then((blob) => {
       const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: "schedlab.html" });
@@ -161,9 +161,9 @@ function App() {
           {seen && (
             <>
               <div class="first"><Verdict overview={seen.overview} version={seen.version} /></div>
-              <div class="side"><Panel overview={seen.overview} settings={seen.settings} view={view} target={target || behind || ""} choose={choose} update={update} /></div>
+              <div class="side"><Panel overview={seen.overview} settings={seen.settings} view={view} target={target || running} choose={choose} update={update} /></div>
               <div class="body">
-                <Answer {...answer} subject={view.subject} choose={(subject) => update({ subject })} page={save} />
+                <Answer {...answer} waiting={seen.overview.waited?.[0]} subject={view.subject} choose={(subject) => update({ subject })} page={save} />
                 <Schedule lanes={seen.lanes} overview={seen.overview} part={view.from !== ""} setPart={(from, to) => update({ from, to })} />
                 <Programs overview={seen.overview} choose={(name) => { choose(name); document.getElementById("target")?.focus(); }} />
               </div>

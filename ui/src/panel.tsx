@@ -2,6 +2,7 @@
 import { useId, useState } from "preact/hooks";
 import { changed, variant, without, type Change, type View } from "./state";
 import type { Overview, Setting, SettingOf, Settings, Values } from "./types";
+import { isBusy } from "./see";
 import { at, first, place, slide, STEPS } from "./values";
 
 interface ControlProps {
@@ -82,15 +83,15 @@ interface Target {
   name: string;
   of: SettingOf;
   title: string;
+  idle?: boolean;
 }
 
 // Everything that has settings: programs, groups (also those that a change makes), sources, the machine, the scheduler.
 export function targets(overview: Overview, draft: Change[]): Target[] {
   const made = draft.filter((one) => one.key === "group").map((one) => one.value);
   const groups = [...new Set([...overview.groups.map((one) => one.name), ...made])];
-  const busy = overview.programs.filter((one) => one.share >= 0.001 || one.waited_ns > 0 || one.serves);
   return [
-    ...busy.map((one): Target => ({ name: one.name, of: "task", title: one.name })),
+    ...overview.programs.map((one): Target => ({ name: one.name, of: "task", title: one.name, idle: !isBusy(one) })),
     ...groups.map((name): Target => ({ name, of: "group", title: "group " + name })),
     ...overview.sources.map((name): Target => ({ name, of: "source", title: "requests of " + name })),
     { name: "scheduler", of: "scheduler", title: "scheduler " + overview.scheduler.split(":")[0] },
@@ -129,7 +130,9 @@ export function Panel({ overview, settings, view, target, choose, update }: Pane
     <aside class="panel" aria-labelledby="ask">
       <h2 id="ask">What if …</h2>
       <label class="line"><span>Change</span>
-        <select id="target" value={chosen.name} onChange={(e) => choose(e.currentTarget.value)}>{all.map((one) => <option value={one.name}>{one.title}</option>)}</select></label>
+        <select id="target" value={chosen.name} onChange={(e) => choose(e.currentTarget.value)}>{all.filter((one) => !one.idle).map((one) => <option value={one.name}>{one.title}</option>)}
+          {all.some((one) => one.idle) && <optgroup label="Programs that did little">{all.filter((one) => one.idle).map((one) => <option value={one.name}>{one.title}</option>)}</optgroup>}
+        </select></label>
       <div class="controls" key={chosen.name}>
         {shown.map((one) => <Control key={chosen.name + one.key} setting={one} value={value(one.key)} was={recorded(overview, chosen, one.key)} schedulers={names} set={set(one.key)} />)}
         {shown.length === 0 && <p class="lead">Nothing of it can be changed.</p>}

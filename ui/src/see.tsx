@@ -1,6 +1,9 @@
 // What is in an input: the answer, the longest waits, the schedule, the programs.
-import type { Overview } from "./types";
+import type { Overview, Program } from "./types";
 import { Widget } from "./widget";
+
+// Whether a program has a row of its own: a thousandth of a CPU, or a millisecond of waiting.
+export const isBusy = (one: Program) => one.share >= 0.001 || one.waited_ns >= 1e6 || one.serves;
 
 export function Verdict({ overview, version }: { overview: Overview; version: number }) {
   return (
@@ -42,26 +45,30 @@ export function Schedule({ lanes, overview, part, setPart }: { lanes: unknown; o
 }
 
 export function Programs({ overview, choose }: { overview: Overview; choose: (target: string) => void }) {
-  const busy = overview.programs.filter((one) => one.share >= 0.001 || one.waited_ns > 0 || one.serves);
+  const busy = overview.programs.filter(isBusy), rest = overview.programs.filter((one) => !isBusy(one));
   const number = (ns: number | undefined) => (ns === undefined ? "–" : Lab.time(ns));
+  const table = (programs: Program[], label: string) => (
+    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+      <table class="data">
+        <thead><tr><th scope="col">program</th><th scope="col" class="n">CPU share</th><th scope="col" class="n">waited</th><th scope="col" class="n">latency p50</th><th scope="col" class="n">p99</th><th scope="col">mostly behind</th><th scope="col">policy, nice, group</th></tr></thead>
+        <tbody>{programs.map((one) => (
+          <tr key={one.name}>
+            <th scope="row"><button type="button" class="link" title="Change its settings" onClick={() => choose(one.name)}>{one.name}</button>{one.tasks > 1 && " (" + one.tasks + ")"}{one.serves && <small>the server</small>}</th>
+            <td class="n">{(one.share * 100).toFixed(1)} %</td><td class="n">{number(one.waited_ns)}</td>
+            <td class="n">{number(one.latency_p50_ns)}</td><td class="n">{number(one.latency_p99_ns)}</td>
+            <td class="long">{one.behind.slice(0, 2).filter(([, part]) => part >= 0.005).map(([name, part]) => name + " " + Math.round(part * 100) + " %").join(", ")}</td>
+            <td>{one.policies.join(", ")}, {one.nice[0] === one.nice[1] ? one.nice[0] : one.nice.join(" to ")}, {one.groups.join(", ")}</td>
+          </tr>
+        ))}</tbody>
+      </table>
+    </div>
+  );
   return (
     <section aria-labelledby="programs">
       <h2 id="programs">Programs</h2>
-      <p class="lead">CPU time in parts of one CPU; latency: from a wakeup to running; behind: what was on the CPU meanwhile.</p>
-      <div class="scroll" tabIndex={0} role="region" aria-labelledby="programs">
-        <table class="data">
-          <thead><tr><th scope="col">program</th><th scope="col" class="n">CPU share</th><th scope="col" class="n">waited</th><th scope="col" class="n">latency p50</th><th scope="col" class="n">p99</th><th scope="col">mostly behind</th><th scope="col">policy, nice, group</th></tr></thead>
-          <tbody>{busy.map((one) => (
-            <tr key={one.name}>
-              <th scope="row"><button type="button" class="link" title="Change its settings" onClick={() => choose(one.name)}>{one.name}</button>{one.tasks > 1 && " (" + one.tasks + ")"}{one.serves && <small>the server</small>}</th>
-              <td class="n">{(one.share * 100).toFixed(1)} %</td><td class="n">{number(one.waited_ns)}</td>
-              <td class="n">{number(one.latency_p50_ns)}</td><td class="n">{number(one.latency_p99_ns)}</td>
-              <td class="long">{one.behind.slice(0, 2).filter(([, part]) => part >= 0.005).map(([name, part]) => name + " " + Math.round(part * 100) + " %").join(", ")}</td>
-              <td>{one.policies.join(", ")}, {one.nice[0] === one.nice[1] ? one.nice[0] : one.nice.join(" to ")}, {one.groups.join(", ")}</td>
-            </tr>
-          ))}</tbody>
-        </table>
-      </div>
+      <p class="lead">CPU time in parts of one CPU; latency: from a wakeup to running; behind: what was on the CPU meanwhile. Press a name to change its settings.</p>
+      {table(busy, "Programs")}
+      {rest.length > 0 && <details class="fold"><summary>{rest.length} programs that did little</summary>{table(rest, "Programs that did little")}</details>}
     </section>
   );
 }

@@ -51,6 +51,7 @@ export interface Overview {
   kernel: string;
   scheduler: string;
   answer: string;
+  waited?: [string, string];
   server?: string;
   guess?: string;
   programs: Program[];

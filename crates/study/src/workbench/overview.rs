@@ -84,6 +84,10 @@ pub struct Overview {
     pub scheduler: String,
     /// What it says of waiting, in sentences.
     pub answer: String,
+    /// The program that waited, and the one that ran meanwhile, of which the answer speaks; missing:
+    /// none waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited: Option<[String; 2]>,
     /// The server that the numbers are about; missing: none was named or found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
@@ -246,6 +250,7 @@ impl Opened {
             kernel: scenario.map_or_else(|| header.kernel.clone(), |_| String::new()),
             scheduler: self.scheduler(),
             answer: sentences(recording, &scope, answer.as_ref(), server.as_ref()),
+            waited: answer.map(|answer| [answer.waiting, answer.running]),
             server: server.as_ref().map(|server| server.name.clone()),
             guess: server.and_then(|server| server.guess).map(|guess| guess.sentence()),
             programs: programs(header, &scope, &seen),
