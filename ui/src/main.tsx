@@ -65,12 +65,12 @@ function useInput(id: string, view: View): [Seen | null, string] {
 // This view's questions: the next one ends the one before.
 const tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
 
-function useAnswer(id: string, view: View) {
+function useAnswer(id: string, view: View, own: string) {
   const [asked, answer] = useState<Asked | null>(null);
   const [progress, setProgress] = useState<Stage | null>(null);
   const [failed, fail] = useState("");
   const [pending, wait] = useState(false);
-  const question = JSON.stringify({ input: id, tab, options: options(view) });
+  const question = JSON.stringify({ input: id, tab, options: options(view, own) });
   const asks = id !== "" && (view.draft.length > 0 || view.pins.length > 0 || view.schedulers.length > 0);
   useEffect(() => {
     fail("");
@@ -128,7 +128,7 @@ function App() {
   useEffect(() => { if (first && !view.input) open(first); }, [first]);
   const id = inputs && view.input ? named(view.input)?.id ?? view.input : "";
   const [seen, failed] = useInput(id, view);
-  const answer = useAnswer(seen ? id : "", view);
+  const answer = useAnswer(seen ? id : "", view, seen?.overview.scheduler.split(":")[0] ?? "");
   useEffect(() => { document.title = (view.input ? view.input + " · " : "") + "schedlab workbench"; }, [view.input]);
   // What one wants to change first is what ran while the server waited.
   const running = seen?.overview.waited?.[1] ?? "";

@@ -16,7 +16,8 @@ interface ControlProps {
 // One setting: its control, what it is now, and a way back.
 function Control({ setting, value, was, schedulers, set }: ControlProps) {
   const id = useId(), range = slide(setting.values);
-  const now = value === undefined ? was || setting.default || "as recorded" : value === "" ? "on" : value;
+  const usual = setting.default.length > 12 ? "default" : setting.default;
+  const now = value === undefined ? was || usual || "as it was" : value === "" ? "on" : value;
   return (
     <div class={value === undefined ? "control" : "control set"}>
       <label for={id}>{setting.key}</label>

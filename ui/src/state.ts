@@ -31,13 +31,15 @@ export function variant(changes: Change[]): string {
 export const changed = (changes: Change[], one: Change): Change[] => [...changes.filter((other) => other.target !== one.target || other.key !== one.key), one];
 export const without = (changes: Change[], target: string, key: string): Change[] => changes.filter((other) => other.target !== target || other.key !== key);
 
-export function options(view: View): [string, string][] {
+// The options of `schedlab compare`. `own`: the scheduler of the unchanged row, under which variants are played, too.
+export function options(view: View, own: string): [string, string][] {
+  const schedulers = view.schedulers.length > 0 && own ? [own, ...view.schedulers.filter((name) => name !== own)] : view.schedulers;
   const draft = variant(view.draft);
   const variants = view.pins.filter((pin) => pin !== draft).concat(draft || []);
   const part: [string, string][] = [["serve", view.serve], ["from", view.from], ["to", view.to]];
   return [
     ...variants.map((text): [string, string] => ["variant", text]),
-    ...view.schedulers.map((text): [string, string] => ["scheduler", text]),
+    ...schedulers.map((text): [string, string] => ["scheduler", text]),
     ...part.filter(([, text]) => text !== ""),
   ];
 }

@@ -214,7 +214,9 @@ Lab.ladder = (figure) => {
     const line = 17, turn = 14, longest = Math.max(...curves.map((c) => c.name.length));
     const right = Math.min(width * 0.42, longest * 7.3 + 16), left = 62, top = 12;
     // Where there is no room for the rungs beside each other, every second one stands higher.
-    const gap = (width - left - right - 18) / Math.max(1, rungs.length - 1), bottom = gap < 40 ? 39 : 26;
+    // Bands of the first and the last rung need room beside them.
+    const wide = tells ? Math.max(4, Math.min(22, (width - left - right) * 0.6 / (rungs.length * curves.length))) : 0, side = wide * curves.length / 2;
+    const gap = (width - left - right - 18 - 2 * side) / Math.max(1, rungs.length - 1), bottom = gap < 40 ? 39 : 26;
     // A name that is longer than its margin goes on in the next line, whole.
     const room = Math.max(6, Math.floor((right - 16) / 7.3));
     const folded = (name) => {
@@ -229,7 +231,7 @@ Lab.ladder = (figure) => {
     const height = Math.max(260, curves.reduce((sum, c) => sum + tall(c), 0) + top + bottom + 8);
     const lo = Math.log10(Math.min(...values)), hi = Math.log10(Math.max(...values)), pad = Math.max(0.08, (hi - lo) * 0.05);
     const Y = (v) => top + (hi + pad - Math.log10(Math.max(1, v))) / (hi - lo + 2 * pad) * (height - top - bottom);
-    const X = (i) => left + 6 + i * gap, inside = (y) => Math.max(top, Math.min(height - bottom, y));
+    const X = (i) => left + 6 + side + i * gap, inside = (y) => Math.max(top, Math.min(height - bottom, y));
     const all = svg("svg", { width, height, viewBox: "0 0 " + width + " " + height, "aria-hidden": "true" });
     for (let d = Math.ceil(lo - pad); d <= hi + pad; d++) {
       const y = Y(Math.pow(10, d));
@@ -253,7 +255,7 @@ Lab.ladder = (figure) => {
         svg("line", { x1: X(i), y1: y, x2: width - right + 8, y2: at, class: "lead " + key }), label);
       const between = (k) => c.between[k].some((v) => v !== null) ? " (95 %: " + c.between[k].map((v) => (v === null ? "?" : Lab.time(v))).join(" … ") + ")" : "";
       // What cannot be told apart from the first run: a band over all that it may be.
-      const wide = Math.min(26, gap * 0.7 / curves.length), shift = tells ? (curves.indexOf(c) - (curves.length - 1) / 2) * wide : 0;
+      const shift = (curves.indexOf(c) - (curves.length - 1) / 2) * wide;
       (c.open || []).forEach((open, k) => {
         const [low, high] = c.between[k];
         if (!open || c.ns[k] === null || low === null || high === null) return;

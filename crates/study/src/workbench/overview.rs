@@ -220,7 +220,11 @@ impl Opened {
         let (scope, _) = self.scope(look)?;
         let Observed { run, findings, .. } = observed(&self.recording, &self.name, &scope)?;
         let own = own_lanes(&scope, &findings);
-        Ok(lanes(&self.recording.header, run, own))
+        let mut lanes = lanes(&self.recording.header, run, own);
+        if self.scenario.is_some() {
+            lanes.runs.iter_mut().for_each(|run| run.name = "simulated".to_owned());
+        }
+        Ok(lanes)
     }
 
     /// Returns what is in it.

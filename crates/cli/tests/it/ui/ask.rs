@@ -44,7 +44,8 @@ fn an_answer_is_that_of_compare() {
     }
     let stage = server.ask(&idle("a", &[1]));
     let command = of(&stage, "stage")[0]["command"].as_str().unwrap().to_owned();
-    let said = format!("schedlab compare {REDIS} --variant 'sysbench policy=idle' --for 1s --seeds 1");
+    let said =
+        format!("schedlab compare {REDIS} --variant 'sysbench policy=idle' --for 1s --seeds 1");
     assert_eq!(command, said);
 }
 
@@ -95,7 +96,9 @@ fn a_reader_that_is_gone_ends_its_question() {
         let answered = server.post("/api/1/ask", body.as_bytes());
         match answered.status {
             200 => break,
-            status => assert!(status == 429 && began.elapsed() < Duration::from_secs(60), "{answered:?}"),
+            status => {
+                assert!(status == 429 && began.elapsed() < Duration::from_secs(60), "{answered:?}")
+            }
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -149,7 +152,8 @@ fn a_dropped_file_is_opened_and_leaves_nothing() {
     assert_eq!(deleted, 1);
     // What is no recording is said with its own name.
     let other = server.post("/api/1/inputs?name=..%2f..%2fetc%2fx.slt", b"nothing");
-    let failed = server.get(&format!("/api/1/inputs/{}/overview", other.json()[0].as_str().unwrap()));
+    let failed =
+        server.get(&format!("/api/1/inputs/{}/overview", other.json()[0].as_str().unwrap()));
     assert_eq!(failed.status, 422, "{failed:?}");
     assert!(failed.body.contains("x.slt: ") && !failed.body.contains("/proc/"), "{failed:?}");
 }
@@ -157,7 +161,9 @@ fn a_dropped_file_is_opened_and_leaves_nothing() {
 #[test]
 fn a_folder_is_a_list_with_the_worst_first() {
     let folder = Folder::new("ui-folder");
-    for (from, to) in [("two-yes", "a"), ("redis-other-other-closed8", "b"), ("redis-other-idle-closed8", "c")] {
+    for (from, to) in
+        [("two-yes", "a"), ("redis-other-other-closed8", "b"), ("redis-other-idle-closed8", "c")]
+    {
         let path = |folder: &std::path::Path, name: &str| folder.join(format!("{name}.slt"));
         std::fs::copy(path(&root().join("recordings"), from), path(&folder.0, to)).unwrap();
     }
