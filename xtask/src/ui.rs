@@ -1,5 +1,5 @@
-//! `cargo xtask ui`: builds the page of the workbench from its sources in `ui/` and compares it with
-//! what is checked in, which the program has inside.
+//! `cargo xtask ui`: builds the page of the workbench from its sources in `ui/` and compares it
+//! with what is checked in, which the program has inside.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -30,8 +30,8 @@ pub(crate) fn command(write: bool) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Builds the page; returns the content of [`FILES`]. The packages are those of the lock file, whose
-/// scripts are not run.
+/// Builds the page; returns the content of [`FILES`]. The packages are those of the lock file,
+/// whose scripts are not run.
 fn build(root: &Path) -> Result<Vec<Vec<u8>>> {
     let folder = root.join("ui");
     let out = tempfile::tempdir()?;

@@ -1,5 +1,5 @@
-//! What the workbench (`schedlab ui`) shows of an input and asks about it, as typed results: what is
-//! in a recording ([`overview`]), what can be changed ([`settings`]), and a question that is
+//! What the workbench (`schedlab ui`) shows of an input and asks about it, as typed results: what
+//! is in a recording ([`overview`]), what can be changed ([`settings`]), and a question that is
 //! answered as `schedlab compare` answers it ([`ask`]). The server is in the crate `schedlab-ui`.
 
 pub mod ask;

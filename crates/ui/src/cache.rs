@@ -15,8 +15,8 @@ impl<T> Default for Cache<T> {
 }
 
 impl<T> Cache<T> {
-    /// Returns the value of this name, which is made where it is not there. Two that make it at once
-    /// keep one of the two.
+    /// Returns the value of this name, which is made where it is not there. Of two that are made at
+    /// once one is kept.
     ///
     /// # Errors
     /// What making it says.

@@ -1,5 +1,5 @@
-//! What may ask. A page of another site that is open in the same browser can send requests here, and
-//! can give its own name this address (DNS rebinding); other users of the machine can connect.
+//! What may ask. A page of another site that is open in the same browser can send requests here,
+//! and can give its own name this address (DNS rebinding); other users of the machine can connect.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;

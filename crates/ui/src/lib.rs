@@ -1,7 +1,7 @@
 //! The workbench (`schedlab ui`): a server on loopback for a browser of this machine.
 //!
-//! What it answers is the library's ([`schedlab_study`]): an overview of an input, its schedule, and
-//! questions, which are answered as `schedlab compare` answers them. What may ask is decided in
+//! What it answers is the library's ([`schedlab_study`]): an overview of an input, its schedule,
+//! and questions, which are answered as `schedlab compare` answers them. What may ask is decided in
 //! [`guard`]: every request needs this server's host, no other origin, and a random token. A page
 //! names no path: it names inputs by numbers that the server gave them.
 #![forbid(unsafe_code)]

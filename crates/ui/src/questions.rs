@@ -130,8 +130,8 @@ impl Questions {
         Ok(study)
     }
 
-    /// Answers a question as events: `progress` (a [`Stage`]), `answer` (a [`Study`]) for each stage
-    /// behind its `stage`, `failed` (an error), and `end`.
+    /// Answers a question as events: `progress` (a [`Stage`]), for each stage `stage` and `answer`
+    /// (a [`Study`]), `failed` (an error), and `end`.
     ///
     /// # Errors
     /// The reader is gone.

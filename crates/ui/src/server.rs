@@ -80,3 +80,42 @@ impl Workbench {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    fn post_key(address: SocketAddr, key: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let length = key.len();
+        let head = format!(
+            "POST /api/1/token HTTP/1.1\r\nHost: {address}\r\nContent-Length: \
+             {length}\r\nConnection: close\r\n\r\n{key}"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// What is on a browser's command line opens once, and is not the token.
+    #[test]
+    fn the_key_of_a_browser_is_exchanged_once() {
+        let bench = Workbench::bind(&WorkbenchOptions::default()).unwrap();
+        let key = bench.address_to_open().unwrap().split("#key=").nth(1).unwrap().to_owned();
+        let token = bench.address().split("#token=").nth(1).unwrap().to_owned();
+        assert_ne!(key, token);
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| bench.serve(&|| ended.load(Relaxed)));
+            let answers = ["wrong", &key, &key].map(|key| post_key(bench.address, key));
+            ended.store(true, Relaxed);
+            let has = |text: &String| text.contains(&token);
+            assert_eq!(answers.each_ref().map(has), [false, true, false], "{answers:?}");
+            assert!(answers[2].starts_with("HTTP/1.1 401"), "{answers:?}");
+        });
+        assert_eq!(bench.address_to_open(), None);
+    }
+}

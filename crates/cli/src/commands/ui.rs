@@ -14,11 +14,11 @@ use std::sync::atomic::Ordering::Relaxed;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab ui                                    open the page, and drop a recording or a trace on it
+  schedlab ui                                    open the page, and drop a file on it
   schedlab ui redis.slt --serve redis-server     begin with a recording and its server
   schedlab ui incidents/                         a folder: its recordings, worst first
   schedlab ui redis-batch                        a scenario of the gallery
-  schedlab ui redis.slt --no-open --port 8080    for a browser that is reached by `ssh -L 8080:127.0.0.1:8080`
+  schedlab ui redis.slt --no-open --port 8080    for a browser elsewhere: ssh -L 8080:127.0.0.1:8080
 
 The page is for this machine only: it listens on 127.0.0.1, and the address that it prints has a \
 token without which nothing is answered. What is dropped on the page is kept in files without a \
@@ -26,8 +26,8 @@ name, which are gone when the command ends. Ctrl-C ends it (docs/guide/workbench
 
 Exit codes: 0 it was ended, 2 bad input or not possible here.")]
 pub(crate) struct UiArgs {
-    /// Open these: recordings (.slt), traces of other tools, scenarios (.toml or of the gallery), or
-    /// folders of recordings
+    /// Open these: recordings (.slt), traces of other tools, scenarios (.toml or of the gallery),
+    /// or folders of recordings
     #[arg(value_name = "FILE|FOLDER")]
     inputs: Vec<String>,
     /// Ask about this server first: a program, a glob, a pid, a control group or a unit of a

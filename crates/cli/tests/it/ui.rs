@@ -1,4 +1,5 @@
-//! The workbench's server, as programs and pages of strangers meet it: plain HTTP, without a browser.
+//! The workbench's server, as programs and pages of strangers meet it: plain HTTP, without a
+//! browser.
 
 mod ask;
 mod browser;

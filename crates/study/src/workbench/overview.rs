@@ -84,8 +84,8 @@ pub struct Overview {
     pub scheduler: String,
     /// What it says of waiting, in sentences.
     pub answer: String,
-    /// The program that waited, and the one that ran meanwhile, of which the answer speaks; missing:
-    /// none waited.
+    /// The program that waited, and the one that ran meanwhile, of which the answer speaks;
+    /// missing: none waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited: Option<[String; 2]>,
     /// The server that the numbers are about; missing: none was named or found.

@@ -127,7 +127,7 @@ pub enum Values {
 }
 
 /// Which system a setting belongs to.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum System {
     Any,
     Linux,
@@ -145,7 +145,6 @@ impl SettingsOutput {
             System::Xen => xen,
         };
         let settings = declared(cpus)
-            .into_iter()
             .filter(|(system, setting)| {
                 fits(*system) && (sources || setting.of != SettingOf::Source)
             })
@@ -209,148 +208,177 @@ fn policies() -> Values {
     }
 }
 
+/// A setting, without what it may be.
+struct Declared {
+    system: System,
+    of: SettingOf,
+    key: &'static str,
+    default: &'static str,
+    doc: &'static str,
+}
+
+const fn row(
+    system: System,
+    of: SettingOf,
+    key: &'static str,
+    default: &'static str,
+    doc: &'static str,
+) -> Declared {
+    Declared { system, of, key, default, doc }
+}
+
 /// Every setting of variants but `cpu.shares`, which is `cpu.weight` in the unit of cgroup v1.
-fn declared(cpus: usize) -> Vec<(System, SettingOutput)> {
-    use SettingOf::{Group, Machine, Source, Task};
-    use System::{Any, Linux, Xen};
-    let of = |system, of, key, values, default: &str, doc| {
+const DECLARED: &[Declared] = &[
+    row(
+        System::Linux,
+        SettingOf::Task,
+        "policy",
+        "",
+        "Scheduling policy: SCHED_OTHER, BATCH, IDLE, or real-time with a priority",
+    ),
+    row(
+        System::Linux,
+        SettingOf::Task,
+        "nice",
+        "",
+        "Weight among tasks of one group: each step is about a tenth of a CPU, 19 yields most",
+    ),
+    row(System::Any, SettingOf::Task, "cpus", "", "CPUs on which it may run"),
+    row(
+        System::Linux,
+        SettingOf::Task,
+        "slice",
+        "",
+        "Slice of its own (sched_runtime, Linux 6.12): a shorter one is chosen sooner",
+    ),
+    row(
+        System::Linux,
+        SettingOf::Task,
+        "group",
+        "",
+        "Control group that it is put into, which is made where there is none",
+    ),
+    row(
+        System::Any,
+        SettingOf::Task,
+        "demand",
+        "x1",
+        "CPU time of each of its activations: how much work there is",
+    ),
+    row(
+        System::Any,
+        SettingOf::Task,
+        "off",
+        "",
+        "Leave it out: what the others would have without it",
+    ),
+    row(
+        System::Linux,
+        SettingOf::Group,
+        "cpu.weight",
+        "100",
+        "Share of the group among its siblings while they compete",
+    ),
+    row(
+        System::Linux,
+        SettingOf::Group,
+        "cpu.max",
+        "max",
+        "Limit of the group's CPU time, in per cent of one CPU",
+    ),
+    row(System::Linux, SettingOf::Group, "cpu.idle", "off", "Serve the whole group as SCHED_IDLE"),
+    row(System::Linux, SettingOf::Group, "cpus", "", "CPUs of the group (cpuset.cpus)"),
+    row(
+        System::Linux,
+        SettingOf::Group,
+        "partition",
+        "member",
+        "Whether the group has its CPUs to itself, without load balancing; set its cpus, too",
+    ),
+    row(
+        System::Xen,
+        SettingOf::Group,
+        "weight",
+        "256",
+        "Share of the domain while domains compete",
+    ),
+    row(
+        System::Xen,
+        SettingOf::Group,
+        "cap",
+        "0",
+        "Limit of the domain in per cent of one pCPU; 0: none",
+    ),
+    row(
+        System::Xen,
+        SettingOf::Group,
+        "guest",
+        "",
+        "Scheduler inside the domain; none: its tasks are vCPUs themselves",
+    ),
+    row(
+        System::Linux,
+        SettingOf::Machine,
+        "preempt",
+        "",
+        "How the kernel lets itself be preempted (preempt=)",
+    ),
+    row(
+        System::Linux,
+        SettingOf::Machine,
+        "threaded_irqs",
+        "off",
+        "Run interrupts in threads (threadirqs)",
+    ),
+    row(
+        System::Linux,
+        SettingOf::Machine,
+        "isolcpus",
+        "none",
+        "CPUs without load balancing (isolcpus=)",
+    ),
+    row(
+        System::Linux,
+        SettingOf::Machine,
+        "nohz_full",
+        "none",
+        "CPUs without a tick while one task runs (nohz_full=)",
+    ),
+    row(System::Any, SettingOf::Source, "rate", "x1", "How fast requests come"),
+    row(System::Any, SettingOf::Source, "clients", "", "Clients of a closed loop"),
+];
+
+/// Returns what a setting may be on a machine with these CPUs.
+fn values_of(key: &str, cpus: usize) -> Values {
+    match key {
+        "policy" => policies(),
+        // setpriority(2).
+        "nice" => Values::Number { low: -20, high: 19, unit: "" },
+        "cpus" | "isolcpus" | "nohz_full" => Values::Cpus { count: cpus },
+        "slice" => Values::Time { low_ns: SLICES.0.0, high_ns: SLICES.1.0, step_ns: 1, off: false },
+        "group" => Values::Path,
+        "demand" | "rate" => Values::Factor { low_permille: FACTORS.0, high_permille: FACTORS.1 },
+        "off" => Values::Present,
+        "cpu.weight" => number(WEIGHTS, ""),
+        "cpu.max" => Values::Limit { high_percent: 100 * cpus },
+        "partition" => words_of(vec!["member", "isolated"]),
+        "weight" => number(XEN_WEIGHTS, ""),
+        "cap" => number(CAPS, "%"),
+        "guest" => Values::Scheduler,
+        "preempt" => words_of(PreemptModel::ALL.map(PreemptModel::name).to_vec()),
+        "clients" => number(CLIENTS, ""),
+        // cpu.idle and threaded_irqs.
+        _ => Values::Flag,
+    }
+}
+
+/// Returns every setting with its system.
+fn declared(cpus: usize) -> impl Iterator<Item = (System, SettingOutput)> {
+    DECLARED.iter().map(move |declared| {
+        let Declared { system, of, key, default, doc } = *declared;
+        let values = values_of(key, cpus);
         (system, SettingOutput { of, key, values, default: default.to_owned(), doc })
-    };
-    // setpriority(2).
-    let nice = Values::Number { low: -20, high: 19, unit: "" };
-    let slices = Values::Time { low_ns: SLICES.0.0, high_ns: SLICES.1.0, step_ns: 1, off: false };
-    let factor = || Values::Factor { low_permille: FACTORS.0, high_permille: FACTORS.1 };
-    let on = || Values::Cpus { count: cpus };
-    let limit = Values::Limit { high_percent: 100 * cpus };
-    let preempt = words_of(PreemptModel::ALL.map(PreemptModel::name).to_vec());
-    vec![
-        of(
-            Linux,
-            Task,
-            "policy",
-            policies(),
-            "",
-            "Scheduling policy: SCHED_OTHER, BATCH, IDLE, or real-time with a priority",
-        ),
-        of(
-            Linux,
-            Task,
-            "nice",
-            nice,
-            "",
-            "Weight among tasks of one group: each step is about a tenth of a CPU, 19 yields most",
-        ),
-        of(Any, Task, "cpus", on(), "", "CPUs on which it may run"),
-        of(
-            Linux,
-            Task,
-            "slice",
-            slices,
-            "",
-            "Slice of its own (sched_runtime, Linux 6.12): a shorter one is chosen sooner",
-        ),
-        of(
-            Linux,
-            Task,
-            "group",
-            Values::Path,
-            "",
-            "Control group that it is put into, which is made where there is none",
-        ),
-        of(
-            Any,
-            Task,
-            "demand",
-            factor(),
-            "x1",
-            "CPU time of each of its activations: how much work there is",
-        ),
-        of(
-            Any,
-            Task,
-            "off",
-            Values::Present,
-            "",
-            "Leave it out: what the others would have without it",
-        ),
-        of(
-            Linux,
-            Group,
-            "cpu.weight",
-            number(WEIGHTS, ""),
-            "100",
-            "Share of the group among its siblings while they compete",
-        ),
-        of(
-            Linux,
-            Group,
-            "cpu.max",
-            limit,
-            "max",
-            "Limit of the group's CPU time, in per cent of one CPU",
-        ),
-        of(Linux, Group, "cpu.idle", Values::Flag, "off", "Serve the whole group as SCHED_IDLE"),
-        of(Linux, Group, "cpus", on(), "", "CPUs of the group (cpuset.cpus)"),
-        of(
-            Linux,
-            Group,
-            "partition",
-            words_of(vec!["member", "isolated"]),
-            "member",
-            "Whether the group has its CPUs to itself, without load balancing; set its cpus, too",
-        ),
-        of(
-            Xen,
-            Group,
-            "weight",
-            number(XEN_WEIGHTS, ""),
-            "256",
-            "Share of the domain while domains compete",
-        ),
-        of(
-            Xen,
-            Group,
-            "cap",
-            number(CAPS, "%"),
-            "0",
-            "Limit of the domain in per cent of one pCPU; 0: none",
-        ),
-        of(
-            Xen,
-            Group,
-            "guest",
-            Values::Scheduler,
-            "",
-            "Scheduler inside the domain; none: its tasks are vCPUs themselves",
-        ),
-        of(
-            Linux,
-            Machine,
-            "preempt",
-            preempt,
-            "",
-            "How the kernel lets itself be preempted (preempt=)",
-        ),
-        of(
-            Linux,
-            Machine,
-            "threaded_irqs",
-            Values::Flag,
-            "off",
-            "Run interrupts in threads (threadirqs)",
-        ),
-        of(Linux, Machine, "isolcpus", on(), "none", "CPUs without load balancing (isolcpus=)"),
-        of(
-            Linux,
-            Machine,
-            "nohz_full",
-            on(),
-            "none",
-            "CPUs without a tick while one task runs (nohz_full=)",
-        ),
-        of(Any, Source, "rate", factor(), "x1", "How fast requests come"),
-        of(Any, Source, "clients", number(CLIENTS, ""), "", "Clients of a closed loop"),
-    ]
+    })
 }
 
 #[cfg(test)]
@@ -423,7 +451,7 @@ mod tests {
 
     #[test]
     fn what_is_declared_is_what_variants_read() {
-        let all = declared(4);
+        let all: Vec<(System, SettingOutput)> = declared(4).collect();
         for (_, setting) in &all {
             let (good, bad) = samples(&setting.values);
             for value in good {

@@ -209,8 +209,8 @@ fn two_hundred_changes_end_in_one_answer() {
     assert!(redrawn < 30, "{redrawn} things are drawn again");
 }
 
-/// Every control has a name, what has the focus is seen, text is readable, nothing is wider than the
-/// window: in light and dark, wide and narrow, before and behind an answer.
+/// Every control has a name, text can be read, nothing is wider than the window: in light and dark,
+/// wide and narrow, of an answer and of the list of inputs.
 const LOOK: &str = include_str!("look.js");
 
 #[test]
