@@ -20,8 +20,8 @@ const SCRIPTS: [&str; 5] = [
     include_str!("../assets/lanes.js"),
     include_str!("../assets/page.js"),
 ];
-/// What a page draws with, for the workbench: `Lab`, with the ladder of percentiles and the lanes. A
-/// classic script, without uPlot.
+/// What a page draws with, for the workbench: `Lab`, with the ladder of percentiles and the lanes.
+/// A classic script, without uPlot.
 pub const WIDGETS: &str = concat!(
     include_str!("../assets/charts.js"),
     include_str!("../assets/window.js"),

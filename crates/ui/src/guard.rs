@@ -13,8 +13,8 @@ const TOKEN: usize = 24;
 pub(crate) struct Guard {
     hosts: [String; 2],
     token: String,
-    /// Is exchanged for the token once: the command line of a browser, in which it stands, can be
-    /// read by other users.
+    /// Is exchanged for the token once: the command line of a browser, which has it, can be read by
+    /// other users.
     key: Mutex<Option<String>>,
 }
 
