@@ -59,6 +59,7 @@ impl Api {
         }
         let parts: Vec<&str> = path.split('/').collect();
         let found = match (is_get, request.method(), &parts[..]) {
+            (true, _, ["schema"]) => schema(),
             (true, _, ["inputs"]) => Ok(answer::json(&self.inputs.list())),
             (true, _, ["inputs", id, what]) => self.input(&decoded(id), what, query),
             (_, Method::Post, ["inputs"]) => self.keep(&mut request, query),
@@ -131,6 +132,14 @@ impl Api {
         let page = self.questions.page(asked, &self.inputs, &self.origin)?;
         Ok(answer::file("schedlab.html", "text/html", page))
     }
+}
+
+/// Returns the schema of what is answered here; that of answers is that of `schedlab compare`.
+fn schema() -> Result<Whole, Failure> {
+    let all = schedlab_study::schemas::all();
+    let own = all.iter().find(|(name, _)| *name == schedlab_study::workbench::SCHEMA);
+    let missing = || (500, "the schema is missing: a fault of schedlab".to_owned());
+    own.map(|(_, schema)| answer::json(schema)).ok_or_else(missing)
 }
 
 fn failed((status, why): Failure) -> Whole {

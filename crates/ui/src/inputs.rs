@@ -9,7 +9,7 @@ use schedlab_study::StudyError;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::workbench::SCHEMA;
 use schedlab_study::workbench::overview::{InputsOutput, ListedInput, Opened, worst_of};
-use schedlab_trace::import::formats;
+use schedlab_trace::import::formats::{self, Content};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -251,12 +251,14 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>, UiError> {
     if files.is_empty() { Err(UiError::Empty(folder.to_owned())) } else { Ok(files) }
 }
 
-/// Whether a file is a trace of another tool that can be read, by its first bytes.
+/// Whether a file is a trace of another tool that can be read, by its first bytes. Any text may be
+/// one of perf or ftrace: those are opened by name.
 fn is_trace(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = schedlab_files::open(path)
         .and_then(|file| file.take(formats::HEAD as u64).read_to_end(&mut head));
-    read.is_ok() && formats::recognise(&head).is_read()
+    let format = formats::recognise(&head);
+    read.is_ok() && format.is_read() && !matches!(format.content, Content::Text | Content::Json)
 }
 
 #[cfg(test)]

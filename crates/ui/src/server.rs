@@ -100,13 +100,6 @@ mod tests {
         text
     }
 
-    #[test]
-    fn temporary_schema() {
-        let all = schedlab_study::schemas::all();
-        let (_, schema) = all.into_iter().find(|(name, _)| *name == "schedlab-workbench/1").unwrap();
-        std::fs::write("/root/h/ui/schema.json", schema.to_value().to_string()).unwrap();
-    }
-
     /// What is on a browser's command line opens once, and is not the token.
     #[test]
     fn the_key_of_a_browser_is_exchanged_once() {

@@ -109,23 +109,26 @@ impl Drop for Server {
 }
 
 fn answered(bytes: &[u8]) -> Answered {
-    let text = String::from_utf8_lossy(bytes);
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(bytes.len());
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let body = bytes.get(end + 4..).unwrap_or_default();
     let status = head.split(' ').nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
     let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    let body = if chunked { whole(body) } else { body.to_owned() };
-    Answered { status, head: head.to_owned(), body }
+    let body = if chunked { whole(body) } else { String::from_utf8_lossy(body).into_owned() };
+    Answered { status, head, body }
 }
 
 /// Puts chunks together.
-fn whole(chunks: &str) -> String {
-    let (mut text, mut rest) = (String::new(), chunks);
-    while let Some((length, after)) = rest.split_once("\r\n") {
+fn whole(mut rest: &[u8]) -> String {
+    let mut all = Vec::new();
+    while let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {
+        let length = std::str::from_utf8(&rest[..end]).expect("ASCII");
         let length = usize::from_str_radix(length, 16).expect("a length");
-        text += &after[..length.min(after.len())];
-        rest = after.get(length + 2..).unwrap_or_default();
+        let chunk = &rest[end + 2..];
+        all.extend_from_slice(&chunk[..length.min(chunk.len())]);
+        rest = chunk.get(length + 2..).unwrap_or_default();
     }
-    text
+    String::from_utf8_lossy(&all).into_owned()
 }
 
 /// Reads server-sent events.

@@ -2,7 +2,7 @@
 
 use super::super::schema::fits;
 use super::super::{Folder, root, schedlab};
-use super::{REDIS, Server, events, idle, whole};
+use super::{REDIS, Server, answered, events, idle};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -69,8 +69,7 @@ fn the_next_question_of_a_view_ends_the_one_before_and_no_other() {
     assert_eq!(of(&server.ask(&idle("b", &[1])), "answer").len(), 1);
     assert_eq!(of(&server.ask(&idle("a", &[1])), "answer").len(), 1);
     stream.read_to_end(&mut heard).unwrap();
-    let text = String::from_utf8_lossy(&heard);
-    let heard = events(&whole(text.split_once("\r\n\r\n").unwrap().1));
+    let heard = events(&answered(&heard).body);
     assert!(of(&heard, "answer").is_empty());
     let failed = of(&heard, "failed");
     assert!(failed[0]["error"].as_str().unwrap().contains("stopped"), "{failed:?}");
@@ -123,6 +122,8 @@ fn an_input_is_shown() {
     let part = server.get("/api/1/inputs/f0/overview?from=1s&to=2s").json();
     assert_eq!(part["part_ns"], json!([1_000_000_000_u64, 2_000_000_000_u64]));
     assert!(part["programs"][0]["waited_ns"].as_u64() < first["waited_ns"].as_u64());
+    // The schema itself can be had, too.
+    assert_eq!(server.get("/api/1/schema").json()["title"], "schedlab-workbench/1");
     let settings = server.get("/api/1/inputs/f0/settings");
     fits("settings", &settings.body);
     let lanes = server.get("/api/1/inputs/f0/lanes").json();
