@@ -149,7 +149,7 @@ fn it_listens_on_loopback_only_and_ends_when_asked() {
     let listens: Vec<&str> = line.lines().filter(|line| line.contains(&port)).collect();
     let local = |line: &&str| line.split_whitespace().nth(1).unwrap().starts_with("0100007F:");
     let own = |line: &&&str| line.split_whitespace().nth(1).unwrap().ends_with(port.trim());
-    assert!(listens.iter().any(|line| local(line)), "{line}");
+    assert!(listens.iter().any(local), "{line}");
     assert!(listens.iter().filter(own).all(local), "{listens:?}");
     // A question that is being answered does not hold it up.
     let body = idle("long", &[100]).to_string();
