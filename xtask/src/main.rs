@@ -25,6 +25,7 @@ mod tidy;
 mod torture_live;
 mod torture_writes;
 mod tree;
+mod ui;
 mod watch_flat;
 
 use anyhow::Result;
@@ -67,6 +68,13 @@ enum Chore {
     /// libbpf-dev)
     Bpf {
         /// Replace them
+        #[arg(long)]
+        write: bool,
+    },
+    /// Builds the page of the workbench from ui/ and compares it with crates/ui/assets (needs npm
+    /// 11 and node 20)
+    Ui {
+        /// Replace it
         #[arg(long)]
         write: bool,
     },
@@ -140,6 +148,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Guest(args) => guest_lab::guest::command(args),
         Chore::GuestOracle(args) => guest_lab::guest_oracle::command(&args),
         Chore::Bpf { write } => bpf::command(write),
+        Chore::Ui { write } => ui::command(write),
         Chore::Docs => docs::command(),
         Chore::Gallery => gallery::command(),
         Chore::Oracle(args) => oracle::command(&args),

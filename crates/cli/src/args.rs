@@ -41,7 +41,7 @@ pub(crate) struct Args {
 /// The first page of help: what a person wants, and the commands for it.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("See what happens", &["record", "show", "watch", "flight", "diff", "explain", "doctor"]),
-    ("Predict", &["compare", "tune", "ci", "list", "bpf"]),
+    ("Predict", &["compare", "ui", "tune", "ci", "list", "bpf"]),
     ("Measure this machine", &["latency", "stress", "calibrate", "bench", "experiment"]),
     ("Run live", &["colocate", "run", "attach", "confirm", "top", "verify"]),
     ("Give back", &["status", "detach", "restore"]),
@@ -143,6 +143,9 @@ pub(crate) enum Command {
     Export(commands::export::ExportArgs),
     /// Play a recording or a scenario under other schedulers and settings
     Compare(commands::compare::CompareArgs),
+    #[cfg(feature = "ui")]
+    /// Open a workbench in the browser: see a recording, drag a setting, watch the percentiles move
+    Ui(commands::ui::UiArgs),
     /// Hold a scheduler to gates over a folder of recordings and scenarios, for CI
     #[command(subcommand)]
     Ci(commands::ci::CiCommand),
@@ -250,7 +253,7 @@ mod tests {
     }
 
     /// Commands whose output is a document or a log, and no result.
-    const DOCUMENTS: [&str; 5] = ["generate", "completions", "man", "flight", "bpf inspect"];
+    const DOCUMENTS: [&str; 6] = ["generate", "completions", "man", "flight", "ui", "bpf inspect"];
 
     fn without_format(command: &clap::Command, path: &str, found: &mut Vec<String>) {
         let inner = command

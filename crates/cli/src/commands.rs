@@ -52,6 +52,8 @@ pub(crate) mod stress;
 #[cfg(feature = "machine")]
 pub(crate) mod top;
 pub(crate) mod tune;
+#[cfg(feature = "ui")]
+pub(crate) mod ui;
 #[cfg(feature = "machine")]
 pub(crate) mod verify;
 #[cfg(feature = "machine")]

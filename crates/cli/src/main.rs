@@ -56,6 +56,8 @@ fn run(command: &Command) -> anyhow::Result<exit::Exit> {
         #[cfg(feature = "machine")]
         Command::Record(command) => commands::record::run(command),
         Command::Compare(command) => commands::compare::run(command),
+        #[cfg(feature = "ui")]
+        Command::Ui(command) => commands::ui::run(command),
         #[cfg(feature = "machine")]
         Command::Bench(command) => commands::bench::run(command),
         #[cfg(feature = "machine")]

@@ -26,7 +26,7 @@ pub(crate) fn origin(recording: Option<(&Path, &Header)>) -> anyhow::Result<Orig
 
 /// Returns the machine that the page is made on.
 #[cfg(feature = "machine")]
-fn made_on() -> String {
+pub(crate) fn made_on() -> String {
     let machine = schedlab_host::machine();
     let virtual_machine = if machine.virtual_machine { ", virtual machine" } else { "" };
     format!("{}{virtual_machine}, Linux {} {}", machine.model, machine.kernel, machine.arch)
@@ -34,7 +34,7 @@ fn made_on() -> String {
 
 /// Returns what is known of the machine without asking it.
 #[cfg(not(feature = "machine"))]
-fn made_on() -> String {
+pub(crate) fn made_on() -> String {
     format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
 }
 

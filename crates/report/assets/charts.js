@@ -24,7 +24,9 @@ const Lab = {
   dashes: [[], [8, 4], [2, 3], [10, 3, 2, 3]],
   dash(style) { return style < 2 ? (style ? [] : [2, 3]) : Lab.dashes[((style - 2) % 7 + Math.floor((style - 2) / 7)) % 4]; },
   color(style) { return Lab.css("--v" + (style < 2 ? style : 2 + (style - 2) % 7)); },
+  // What is drawn anew when the colours change; what is no longer in the page is forgotten.
   redraw: [],
+  again(figure, draw) { Lab.redraw = Lab.redraw.filter((one) => one.figure.isConnected).concat({ figure, draw }); },
   // Black or white, whichever is easier to read on a colour (the contrast of WCAG 2).
   ink(dye) {
     const [r, g, b] = dye.match(/[0-9a-f]{2}/gi).map((h) => { const v = parseInt(h, 16) / 255; return v <= 0.04045 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4); });
@@ -47,7 +49,7 @@ Lab.chart = (figure, make) => {
     plot = made && new uPlot(Object.assign(size(), made.opts), made.data, box);
   };
   build();
-  Lab.redraw.push(build);
+  Lab.again(figure, build);
   new ResizeObserver(() => plot && plot.width !== size().width && plot.setSize(size())).observe(box);
   return build;
 };
@@ -201,17 +203,22 @@ Lab.ladder = (figure) => {
     e.append(...children);
     return e;
   };
-  const rungs = given.rungs, curves = given.curves, values = curves.flatMap((c) => c.ns.filter((v) => v !== null && v > 0));
+  const rungs = given.rungs, curves = given.curves, seen = curves.flatMap((c) => c.ns.filter((v) => v !== null && v > 0));
+  // Where it matters what cannot be told, all that a number may be is inside the picture, and rows stand beside each other.
+  const tells = curves.some((c) => c.open), ends = tells ? curves.flatMap((c) => c.between.flat().filter((v) => v !== null && v > 0)) : [];
+  const values = seen.concat(seen.length ? ends : []);
   let width = 0;
   const build = () => {
     width = box.clientWidth;
     if (!width || !values.length) return;
     const line = 17, turn = 14, longest = Math.max(...curves.map((c) => c.name.length));
-    const right = Math.min(width * 0.42, longest * 6.6 + 14), left = 62, top = 12;
+    const right = Math.min(width * 0.42, longest * 7.3 + 16), left = 62, top = 12;
     // Where there is no room for the rungs beside each other, every second one stands higher.
-    const gap = (width - left - right - 18) / Math.max(1, rungs.length - 1), bottom = gap < 40 ? 39 : 26;
+    // Bands of the first and the last rung need room beside them.
+    const wide = tells ? Math.max(4, Math.min(22, (width - left - right) * 0.6 / (rungs.length * curves.length))) : 0, side = wide * curves.length / 2;
+    const gap = (width - left - right - 18 - 2 * side) / Math.max(1, rungs.length - 1), bottom = gap < 40 ? 39 : 26;
     // A name that is longer than its margin goes on in the next line, whole.
-    const room = Math.max(6, Math.floor((right - 14) / 6.6));
+    const room = Math.max(6, Math.floor((right - 16) / 7.3));
     const folded = (name) => {
       const lines = [""];
       for (const word of name.split(" ").flatMap((w) => w.match(new RegExp(".{1," + room + "}", "gu")) || [""])) {
@@ -224,20 +231,20 @@ Lab.ladder = (figure) => {
     const height = Math.max(260, curves.reduce((sum, c) => sum + tall(c), 0) + top + bottom + 8);
     const lo = Math.log10(Math.min(...values)), hi = Math.log10(Math.max(...values)), pad = Math.max(0.08, (hi - lo) * 0.05);
     const Y = (v) => top + (hi + pad - Math.log10(Math.max(1, v))) / (hi - lo + 2 * pad) * (height - top - bottom);
-    const X = (i) => left + 6 + i * gap;
+    const X = (i) => left + 6 + side + i * gap, inside = (y) => Math.max(top, Math.min(height - bottom, y));
     const all = svg("svg", { width, height, viewBox: "0 0 " + width + " " + height, "aria-hidden": "true" });
     for (let d = Math.ceil(lo - pad); d <= hi + pad; d++) {
       const y = Y(Math.pow(10, d));
       all.append(svg("line", { x1: left, x2: width - right, y1: y, y2: y, class: "grid" }), svg("text", { x: left - 8, y: y + 4, class: "axis end" }, Lab.tick(Math.pow(10, d))));
     }
     rungs.forEach((r, i) => all.append(svg("text", { x: X(i), y: height - 6 - (gap < 40 && i % 2 ? 14 : 0), class: "axis mid" }, r)));
-    const ends = curves.map((c) => { let i = c.ns.length - 1; while (i > 0 && c.ns[i] === null) i--; return { c, i, y: Y(c.ns[i]) }; }).sort((a, b) => a.y - b.y);
+    const tips = curves.map((c) => { let i = c.ns.length - 1; while (i > 0 && c.ns[i] === null) i--; return { c, i, y: Y(c.ns[i]) }; }).sort((a, b) => a.y - b.y);
     // Names that would cover each other are pushed apart, all of them inside the picture.
     let below = top;
-    ends.forEach((e) => { e.at = Math.max(e.y, below); below = e.at + tall(e.c); });
+    tips.forEach((e) => { e.at = Math.max(e.y, below); below = e.at + tall(e.c); });
     let above = height - bottom;
-    [...ends].reverse().forEach((e) => { e.at = Math.min(e.at, above - (tall(e.c) - line)); above = e.at - line; });
-    for (const { c, i, y, at } of ends) {
+    [...tips].reverse().forEach((e) => { e.at = Math.min(e.at, above - (tall(e.c) - line)); above = e.at - line; });
+    for (const { c, i, y, at } of tips) {
       const key = "run v" + (c.style < 2 ? c.style : 2 + (c.style - 2) % 7), dash = Lab.dash(c.style).join(" ");
       const points = c.ns.map((v, k) => (v === null ? null : X(k) + "," + Y(v))).filter((p) => p).join(" ");
       const x = width - right + 12;
@@ -246,11 +253,19 @@ Lab.ladder = (figure) => {
       const group = svg("g", { class: "row" },
         svg("polyline", { points, class: key, "stroke-dasharray": dash }),
         svg("line", { x1: X(i), y1: y, x2: width - right + 8, y2: at, class: "lead " + key }), label);
-      // Where the percentile lies with 95 %: a bar through the dot, open at an end that is not known.
       const between = (k) => c.between[k].some((v) => v !== null) ? " (95 %: " + c.between[k].map((v) => (v === null ? "?" : Lab.time(v))).join(" … ") + ")" : "";
+      // What cannot be told apart from the first run: a band over all that it may be.
+      const shift = (curves.indexOf(c) - (curves.length - 1) / 2) * wide;
+      (c.open || []).forEach((open, k) => {
+        const [low, high] = c.between[k];
+        if (!open || c.ns[k] === null || low === null || high === null) return;
+        const y0 = inside(Y(high)), band = { x: X(k) + shift - wide / 2 + 1, y: y0, width: wide - 2, height: Math.max(2, inside(Y(low)) - y0), fill: Lab.color(c.style), stroke: Lab.color(c.style), class: "band" };
+        group.prepend(svg("rect", band, svg("title", {}, c.name + ", " + rungs[k] + ": cannot tell" + between(k))));
+      });
+      // Where the percentile lies with 95 %: a bar through the dot, open at an end that is not known.
       c.between.forEach(([low, high], k) => {
-        if (c.ns[k] === null || (low === null && high === null)) return;
-        group.append(svg("line", { x1: X(k), x2: X(k), y1: Y(low ?? c.ns[k]), y2: Y(high ?? c.ns[k]), class: "bar " + key }));
+        if (c.ns[k] === null || (low === null && high === null) || c.open && c.open[k]) return;
+        group.append(svg("line", { x1: X(k) + shift, x2: X(k) + shift, y1: inside(Y(low ?? c.ns[k])), y2: inside(Y(high ?? c.ns[k])), class: "bar " + key }));
       });
       c.ns.forEach((v, k) => { if (v === null) return; const dot = svg("circle", { cx: X(k), cy: Y(v), r: 3.2, class: key }); dot.append(svg("title", {}, c.name + ", " + rungs[k] + ": " + Lab.time(v) + between(k))); group.append(dot); });
       all.append(group);
@@ -258,7 +273,7 @@ Lab.ladder = (figure) => {
     box.replaceChildren(all);
   };
   build();
-  Lab.redraw.push(build);
+  Lab.again(figure, build);
   new ResizeObserver(() => { if (box.clientWidth !== width) build(); }).observe(box);
 };
 

@@ -115,7 +115,7 @@ Lab.lanes = async (figure) => {
   const key = (dye, text, mine) => {
     const swatch = el("i"), b = el(mine ? "button" : "span", mine ? { type: "button", "aria-pressed": "false" } : {}, swatch, text);
     const paintIt = () => { swatch.style.background = Lab.css(dye); };
-    Lab.redraw.push(paintIt); paintIt();
+    Lab.again(figure, paintIt); paintIt();
     if (mine) b.onclick = () => (b.getAttribute("aria-pressed") === "true" ? light(null, null, "") : light(given.tasks.map((_, t) => mine(classOf[t])), b, "Highlighted: " + text + "."));
     legend.append(el("li", {}, b));
   };
@@ -229,6 +229,7 @@ Lab.lanes = async (figure) => {
     const span = Math.min(finish - begin, Math.max(lowest, b - a));
     a = Math.max(begin, Math.min(a, finish - span));
     view.a = a; view.b = a + span;
+    figure.dataset.from = Math.round(view.a); figure.dataset.to = Math.round(view.b);
     drawOver(); draw(); renew();
   };
   const zoom = (factor, at) => { const t = at === undefined ? (view.a + view.b) / 2 : at; set(t - (t - view.a) * factor, t + (view.b - t) * factor); };
@@ -560,7 +561,7 @@ Lab.lanes = async (figure) => {
   const renew = () => { clearTimeout(due); due = setTimeout(() => { tally(); if (list.open) fill(); }, 40); };
 
   layout();
-  Lab.redraw.push(() => { drawOver(); draw(); });
+  Lab.again(figure, () => { drawOver(); draw(); });
   new ResizeObserver(() => { if (stage.clientWidth && stage.clientWidth !== width) layout(); }).observe(stage);
   const asked = /longest=(\d+)/.exec(location.hash);
   const focus = runs.map((r) => r.focus_ns).find((f) => f);

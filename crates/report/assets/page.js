@@ -15,7 +15,7 @@
     if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
     button.textContent = { auto: "Auto", light: "Light", dark: "Dark" }[theme];
     button.setAttribute("aria-label", "Colours: " + theme + ". Press to change");
-    Lab.redraw.forEach((draw) => draw());
+    Lab.redraw.forEach((one) => one.draw());
   };
   button.hidden = false;
   button.addEventListener("click", () => {

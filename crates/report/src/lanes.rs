@@ -15,6 +15,32 @@ pub struct Lanes {
     pub own: Vec<TaskId>,
 }
 
+/// Lanes as the widget reads them (`assets/lanes.js`).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LanesData<'a> {
+    /// Name and class of each task.
+    tasks: Vec<(&'a str, &'a str)>,
+    /// The runs.
+    runs: &'a [LaneRun],
+    /// Tasks that have a lane of their own at first.
+    own: Vec<u32>,
+}
+
+impl Lanes {
+    /// Returns what the widget reads.
+    pub fn data(&self) -> LanesData<'_> {
+        LanesData {
+            tasks: self
+                .tasks
+                .iter()
+                .map(|task| (task.name.as_str(), task.class.as_str()))
+                .collect(),
+            runs: &self.runs,
+            own: self.own.iter().map(|task| task.0).collect(),
+        }
+    }
+}
+
 /// A wait that a page names and its lanes show.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LaneWait {

@@ -20,6 +20,15 @@ const SCRIPTS: [&str; 5] = [
     include_str!("../assets/lanes.js"),
     include_str!("../assets/page.js"),
 ];
+/// What a page draws with, for the workbench: `Lab`, with the ladder of percentiles and the lanes.
+/// A classic script, without uPlot.
+pub const WIDGETS: &str = concat!(
+    include_str!("../assets/charts.js"),
+    include_str!("../assets/window.js"),
+    include_str!("../assets/lanes.js"),
+);
+/// How a page looks, for the workbench.
+pub const WIDGET_STYLE: &str = include_str!("../assets/page.css");
 const LICENCE: &str = include_str!("../assets/uPlot-LICENSE");
 
 /// Why there is no page.
@@ -231,15 +240,7 @@ fn lanes(lanes: &Lanes, id: &str) -> Result<Value, ReportError> {
         )],
     };
     let names = lanes.runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");
-    #[derive(serde::Serialize)]
-    struct Data<'a> {
-        tasks: Vec<(&'a str, &'a str)>,
-        runs: &'a [LaneRun],
-        own: Vec<u32>,
-    }
-    let tasks = lanes.tasks.iter().map(|task| (task.name.as_str(), task.class.as_str())).collect();
-    let own = lanes.own.iter().map(|task| task.0).collect();
-    let data = data(&Data { tasks, runs: &lanes.runs, own })?;
+    let data = data(&lanes.data())?;
     Ok(context! { kind => "lanes", id, notes, names, data })
 }
 

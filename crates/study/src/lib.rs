@@ -46,6 +46,7 @@ pub mod show;
 pub mod tune;
 pub mod variant;
 pub mod view;
+pub mod workbench;
 pub mod xen;
 
 pub use error::StudyError;

@@ -2,7 +2,7 @@
 //! schedules, how far to trust it, and where every number comes from.
 
 mod provenance;
-mod recording;
+pub(crate) mod recording;
 mod sweep;
 
 pub use provenance::Origin;

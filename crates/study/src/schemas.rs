@@ -12,6 +12,7 @@ use crate::preset::Preset;
 use crate::published::Gallery;
 use crate::result::Study;
 use crate::tune::Tuned;
+use crate::workbench::{self, WorkbenchOutput};
 use crate::xen::Host;
 use crate::{
     corpus, decision_cost, diff, error_output, glossary, listing, preset, published, result, tune,
@@ -34,6 +35,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         (tune::SCHEMA, schema::<Tuned>(tune::SCHEMA)),
         (published::SCHEMA, schema::<Gallery>(published::SCHEMA)),
         (xen::SCHEMA, schema::<Host>(xen::SCHEMA)),
+        (workbench::SCHEMA, schema::<WorkbenchOutput>(workbench::SCHEMA)),
         (decision_cost::SCHEMA, schema::<DecisionCostResult>(decision_cost::SCHEMA)),
         (preset::SCHEMA, schema::<Preset>(preset::SCHEMA)),
         (glossary::SCHEMA, schema::<ExplainOutput<'_>>(glossary::SCHEMA)),

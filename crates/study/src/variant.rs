@@ -14,7 +14,7 @@
 //! scheduler runs.
 
 mod apply;
-mod setting;
+pub(crate) mod setting;
 
 pub use apply::{Applied, Subject};
 pub use setting::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};

@@ -49,6 +49,7 @@ const LAB_AND_BELOW: &[&str] = &[
     "schedlab-files",
     "schedlab-lab",
     "schedlab-tables",
+    "schedlab-ui",
     "schedlab-study",
     "schedlab-model",
     "schedlab-stats",
@@ -164,6 +165,21 @@ pub(super) const FLOORS: &[Floor] = &[
     Floor {
         external: Some(&["arrow-array", "arrow-schema", "parquet", "thiserror"]),
         ..floor("schedlab-tables", &["schedlab-study", "schedlab-trace"])
+    },
+    // The workbench: it predicts and shows, and touches no machine.
+    Floor {
+        external: Some(&["rustix", "serde", "serde_json", "thiserror", "tiny_http"]),
+        ..floor(
+            "schedlab-ui",
+            &[
+                "schedlab-files",
+                "schedlab-model",
+                "schedlab-report",
+                "schedlab-scheduler",
+                "schedlab-study",
+                "schedlab-trace",
+            ],
+        )
     },
     floor("schedlab-lab", BELOW_LAB),
     floor("schedlab-cli", LAB_AND_BELOW),

@@ -163,6 +163,12 @@ const fn claims(call: &'static str, count: usize, what: &'static str) -> WriteSi
 /// Every place.
 const PLACES: &[WriteSite] = &[
     place(
+        "crates/ui/src/inputs.rs",
+        "schedlab_files::unnamed",
+        1,
+        "what is dropped on the page of the workbench",
+    ),
+    place(
         "crates/lab/src/record/flight_recorder.rs",
         "NewFile::fresh",
         1,

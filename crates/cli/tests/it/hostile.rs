@@ -445,13 +445,14 @@ const LOOKED_AT: [&str; 24] = [
 ];
 
 /// Commands whose output is not, with the reason.
-const NOT_LOOKED_AT: [(&str, &str); 8] = [
+const NOT_LOOKED_AT: [(&str, &str); 9] = [
     ("generate", "it reads nothing, and invents its names"),
     ("bench", "it reads nothing; its tasks are its own"),
     ("stress", "it reads nothing; its threads are its own"),
     ("calibrate", "it reads nothing; its threads are its own"),
     ("experiment", "it starts programs that it names itself, and takes minutes"),
     ("man", "it prints the help that is compiled in"),
+    ("ui", "prints its own address; names on its page are looked at in `ui/browser.rs`"),
     (
         "colocate",
         "takes minutes; names come from the same journal and thread lists as those of `attach` \

@@ -48,6 +48,8 @@ mod terminal;
 mod top;
 mod totals;
 mod tune;
+#[cfg(feature = "ui")]
+mod ui;
 mod watch;
 mod way_back;
 mod writes;

@@ -12,8 +12,8 @@ use crate::view::spaced;
 use schedlab_model::text::shown;
 use schedlab_model::{EventSink, Ns, TaskId};
 use schedlab_report::{
-    Cdf, Cell, Column, Curve, Facts, Ladders, LaneRun, LaneTask, Lanes, Measure, Page, Section,
-    Table,
+    Cdf, Cell, Column, Curve, Facts, Ladders, LaneRun, LaneTask, LaneWait, Lanes, Measure, Page,
+    Section, Table,
 };
 use schedlab_trace::analysis::follow::Followed;
 use schedlab_trace::analysis::runqueue::RunQueue;
@@ -38,10 +38,64 @@ pub fn of_recording(
     (scope, server_named): (&Scope, Option<&ShownServer>),
     origin: &Origin,
 ) -> Result<Page, StudyError> {
-    let fail = |source| StudyError::trace(name, source);
     let header = &recording.header;
     let (from, to) = (scope.from, scope.to.min(recording.duration));
-    Summary::check(header).map_err(fail)?;
+    let Observed { classes, measured, run, findings } = observed(recording, name, scope)?;
+    let knows = RunQueue::check(header).is_ok();
+
+    let mut page = Page::new(if header.note.is_empty() { name } else { &header.note });
+    let guess = server_named.and_then(|server| server.guess.as_ref());
+    page.subtitle(format!(
+        "{name} · {} CPUs · {}{}{}",
+        header.topology.cpus(),
+        part_of(recording, (from, to)),
+        only(header, scope),
+        super::guessed(guess)
+    ));
+    let server = served(&classes, scope);
+    let answer = Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
+    verdict(&mut page, recording, sentences(recording, scope, answer.as_ref(), server_named));
+    if knows {
+        let (waits, of_server) = longest(recording, scope, &findings);
+        let server = server_named.filter(|_| of_server);
+        let of = server.map_or_else(String::new, |one| format!(" of {}", shown(&one.name)));
+        page.waits(format!("The longest waits{of}"), waits);
+    }
+    let own = own_lanes(scope, &findings);
+    page.push(schedule(header, run, own));
+    ladder(&mut page, &measured, &server);
+    tasks(&mut page, &measured, &server);
+    if knows {
+        delays_of(&mut page, header, findings);
+    }
+    page.push(origin_of(recording, name, (from, to), origin).folded());
+    Ok(page)
+}
+
+/// What was seen in the part of a recording that a scope shows.
+pub(crate) struct Observed {
+    /// The program of each task; those that were not asked for have none.
+    pub(crate) classes: Vec<String>,
+    /// By program.
+    pub(crate) measured: Measured,
+    /// The schedule.
+    pub(crate) run: LaneRun,
+    /// Which task waited for which.
+    pub(crate) findings: Findings,
+}
+
+/// Goes through the events once.
+///
+/// # Errors
+/// When the recording cannot tell preemption from blocking.
+pub(crate) fn observed(
+    recording: &Recording,
+    name: &str,
+    scope: &Scope,
+) -> Result<Observed, StudyError> {
+    let header = &recording.header;
+    let (from, to) = (scope.from, scope.to.min(recording.duration));
+    Summary::check(header).map_err(|source| StudyError::trace(name, source))?;
     let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), from);
     let incident = caught(recording, scope);
     let keep = Keep {
@@ -64,36 +118,16 @@ pub fn of_recording(
     let mut measured = Measured::of_summary(&summary, &classes, &|_| None);
     measured.subjects.retain(|subject| subject.name != NOT_ASKED_FOR);
     let (lanes, findings) = observer.finish();
-    let knows = RunQueue::check(header).is_ok();
+    Ok(Observed { classes, measured, run: lanes.finish("recorded", 0, to), findings })
+}
 
-    let mut page = Page::new(if header.note.is_empty() { name } else { &header.note });
-    let guess = server_named.and_then(|server| server.guess.as_ref());
-    page.subtitle(format!(
-        "{name} · {} CPUs · {}{}{}",
-        header.topology.cpus(),
-        part_of(recording, (from, to)),
-        only(header, scope),
-        super::guessed(guess)
-    ));
-    let server = served(&classes, scope);
-    let answer = Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
-    verdict(&mut page, recording, sentences(recording, scope, answer.as_ref(), server_named));
-    if knows {
-        let first = scope.first.as_deref();
-        let (waits, of_server) = delays::longest(0, &findings, &with_ids(header), first);
-        let server = server_named.filter(|_| of_server);
-        let of = server.map_or_else(String::new, |one| format!(" of {}", shown(&one.name)));
-        page.waits(format!("The longest waits{of}"), waits);
-    }
-    let own = own_lanes(scope, &findings);
-    page.push(schedule(header, lanes.finish("recorded", 0, to), own));
-    ladder(&mut page, &measured, &server);
-    tasks(&mut page, &measured, &server);
-    if knows {
-        delays_of(&mut page, header, findings);
-    }
-    page.push(origin_of(recording, name, (from, to), origin).folded());
-    Ok(page)
+/// Returns the longest waits, of the server where it waited; then the second is true.
+pub(crate) fn longest(
+    recording: &Recording,
+    scope: &Scope,
+    findings: &Findings,
+) -> (Vec<LaneWait>, bool) {
+    delays::longest(0, findings, &with_ids(&recording.header), scope.first.as_deref())
 }
 
 /// Which task delayed which, and how many waited.
@@ -166,7 +200,7 @@ fn only(header: &Header, scope: &Scope) -> String {
 const OWN_LANES: usize = 3;
 
 /// Returns the threads that have a lane of their own at first.
-fn own_lanes(scope: &Scope, findings: &Findings) -> Vec<TaskId> {
+pub(crate) fn own_lanes(scope: &Scope, findings: &Findings) -> Vec<TaskId> {
     let asked = scope.tasks.iter().flatten().enumerate().filter(|(_, asked)| **asked);
     let asked: Vec<TaskId> = asked.map(|(task, _)| TaskId::from(task)).collect();
     if (1..=OWN_LANES).contains(&asked.len()) {
@@ -175,17 +209,22 @@ fn own_lanes(scope: &Scope, findings: &Findings) -> Vec<TaskId> {
     delays::own_lanes(findings, scope.tasks.as_ref().or(scope.first.as_ref()).map(Vec::as_slice))
 }
 
-fn schedule(header: &Header, run: LaneRun, own: Vec<TaskId>) -> Section {
+/// Returns the lanes of a schedule.
+pub(crate) fn lanes(header: &Header, run: LaneRun, own: Vec<TaskId>) -> Lanes {
     let task = |task: &TaskInfo| LaneTask {
         name: format!("{}-{}", task.comm, task.tid),
         class: task.comm.clone(),
     };
+    Lanes { tasks: header.tasks.iter().map(task).collect(), runs: vec![run], own }
+}
+
+fn schedule(header: &Header, run: LaneRun, own: Vec<TaskId>) -> Section {
     let mut section = Section::new("Who ran when").lead(
         "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and \
          waits appear as lines \
          below a lane, wakeups as arrows from the waker.",
     );
-    section.push(Lanes { tasks: header.tasks.iter().map(task).collect(), runs: vec![run], own });
+    section.push(lanes(header, run, own));
     section
 }
 

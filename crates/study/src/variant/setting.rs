@@ -90,10 +90,25 @@ pub enum MachineSetting {
 /// A value that was read, or why it is none.
 type Value<T> = Result<T, String>;
 
-const TASK_KEYS: [&str; 7] = ["policy", "nice", "cpus", "slice", "group", "demand", "off"];
-const SOURCE_KEYS: [&str; 2] = ["rate", "clients"];
-const MACHINE_KEYS: [&str; 4] = ["preempt", "threaded_irqs", "isolcpus", "nohz_full"];
-const GROUP_KEYS: [&str; 9] = [
+/// Between which lengths a task's own slice may be: `sched_runtime` of fair tasks
+/// (kernel/sched/syscalls.c, Linux 6.12).
+pub(crate) const SLICES: (Ns, Ns) = (Ns::from_us(100), Ns::from_ms(100));
+/// Thousandths of a factor.
+pub(crate) const FACTORS: (u64, u64) = (1, 1_000_000);
+/// Clients of a source.
+pub(crate) const CLIENTS: (u32, u32) = (1, 1_000_000);
+/// `cpu.weight` (Documentation/admin-guide/cgroup-v2.rst).
+pub(crate) const WEIGHTS: (u32, u32) = (1, 10_000);
+/// Xen's `cap`, per cent of a pCPU.
+pub(crate) const CAPS: (u32, u32) = (0, 51_200);
+/// Xen's `weight`.
+pub(crate) const XEN_WEIGHTS: (u32, u32) = (1, 65_535);
+
+pub(crate) const TASK_KEYS: [&str; 7] =
+    ["policy", "nice", "cpus", "slice", "group", "demand", "off"];
+pub(crate) const SOURCE_KEYS: [&str; 2] = ["rate", "clients"];
+pub(crate) const MACHINE_KEYS: [&str; 4] = ["preempt", "threaded_irqs", "isolcpus", "nohz_full"];
+pub(crate) const GROUP_KEYS: [&str; 9] = [
     "cpu.max",
     "cpu.weight",
     "cpu.shares",
@@ -157,11 +172,9 @@ fn task(key: &str, value: &str) -> Option<Value<TaskSetting>> {
             nice.map(TaskSetting::Nice).ok_or("must be a whole number from -20 to 19".to_owned())
         }
         "cpus" => read(value).map(TaskSetting::Cpus),
-        "slice" => read(value).and_then(|slice: Ns| {
-            match slice >= Ns::from_us(100) && slice <= Ns::from_ms(100) {
-                true => Ok(TaskSetting::Slice(slice)),
-                false => Err("must be from 100us to 100ms".to_owned()),
-            }
+        "slice" => read(value).and_then(|slice: Ns| match (SLICES.0..=SLICES.1).contains(&slice) {
+            true => Ok(TaskSetting::Slice(slice)),
+            false => Err(format!("must be from {} to {}", SLICES.0, SLICES.1)),
         }),
         "group" if value.starts_with('/') => Ok(TaskSetting::Group(without_slashes(value))),
         "group" => Err("a group is a path, such as /batch".to_owned()),
@@ -175,7 +188,7 @@ fn task(key: &str, value: &str) -> Option<Value<TaskSetting>> {
 fn source(key: &str, value: &str) -> Option<Value<SourceSetting>> {
     Some(match key {
         "rate" => factor(value).map(SourceSetting::Rate),
-        "clients" => number(value, 1, 1_000_000).map(SourceSetting::Clients),
+        "clients" => number(value, CLIENTS).map(SourceSetting::Clients),
         _ => return None,
     })
 }
@@ -186,12 +199,12 @@ fn group(key: &str, value: &str) -> Option<Value<GroupSetting>> {
         "cpus" => read(value).map(GroupSetting::Cpus),
         "partition" => Ok(GroupSetting::Partition(value.to_owned())),
         "cpu.max" => bandwidth(value).map(GroupSetting::Max),
-        "cpu.weight" => number(value, 1, 10_000)
+        "cpu.weight" => number(value, WEIGHTS)
             .map(|weight| GroupSetting::Shares(shares_of_weight(u64::from(weight)))),
-        "cpu.shares" => number(value, 2, 262_144).map(GroupSetting::Shares),
+        "cpu.shares" => number(value, (2, 262_144)).map(GroupSetting::Shares),
         "cpu.idle" => flag(value).map(GroupSetting::Idle),
-        "cap" => number(value, 0, 51_200).map(GroupSetting::Cap),
-        "weight" => number(value, 1, 65_535).map(GroupSetting::Weight),
+        "cap" => number(value, CAPS).map(GroupSetting::Cap),
+        "weight" => number(value, XEN_WEIGHTS).map(GroupSetting::Weight),
         "guest" if value == "none" => Ok(GroupSetting::Guest(None)),
         "guest" => read::<SchedulerSpec>(value).and_then(|spec| {
             registry::check(&spec).map_err(|error| error.to_string())?;
@@ -221,7 +234,7 @@ where
     value.parse().map_err(|error: T::Err| error.to_string())
 }
 
-fn number(value: &str, low: u32, high: u32) -> Value<u32> {
+fn number(value: &str, (low, high): (u32, u32)) -> Value<u32> {
     let wanted = || format!("must be a whole number from {low} to {high}");
     value.parse().ok().filter(|n| (low..=high).contains(n)).ok_or_else(wanted)
 }
@@ -242,7 +255,7 @@ fn factor(text: &str) -> Value<u64> {
         (_, Some(number)) => scaled(number, 1),
         _ => None,
     };
-    permille.filter(|p| (1..=1_000_000).contains(p)).ok_or_else(form)
+    permille.filter(|p| (FACTORS.0..=FACTORS.1).contains(p)).ok_or_else(form)
 }
 
 #[cfg(test)]

@@ -306,6 +306,11 @@ pub fn recognise(head: &[u8]) -> &'static Format {
 }
 
 impl Format {
+    /// Whether `import` reads it.
+    pub const fn is_read(&self) -> bool {
+        matches!(self.how, How::Stream(_) | How::Whole(_))
+    }
+
     /// Returns what other code has to read it; `None` when `import` reads it or nothing does.
     pub const fn elsewhere(&self) -> Option<Elsewhere> {
         match self.how {

@@ -1,0 +1,107 @@
+//! `schedlab ui`
+
+use crate::ending::Ending;
+use crate::exit::Exit;
+use crate::origin::made_on;
+use crate::output;
+use schedlab_study::page::Origin;
+use schedlab_ui::{Workbench, WorkbenchOptions};
+use std::io::IsTerminal as _;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// `schedlab ui`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  schedlab ui                                    open the page, and drop a file on it
+  schedlab ui redis.slt --serve redis-server     begin with a recording and its server
+  schedlab ui incidents/                         a folder: its recordings, worst first
+  schedlab ui redis-batch                        a scenario of the gallery
+  schedlab ui redis.slt --no-open --port 8080    for a browser elsewhere: ssh -L 8080:127.0.0.1:8080
+
+The page is for this machine only: it listens on 127.0.0.1, and the address that it prints has a \
+token without which nothing is answered. What is dropped on the page is kept in files without a \
+name, which are gone when the command ends. Ctrl-C ends it (docs/guide/workbench.md).
+
+Exit codes: 0 it was ended, 2 bad input or not possible here.")]
+pub(crate) struct UiArgs {
+    /// Open these: recordings (.slt), traces of other tools, scenarios (.toml or of the gallery),
+    /// or folders of recordings
+    #[arg(value_name = "FILE|FOLDER")]
+    inputs: Vec<String>,
+    /// Ask about this server first: a program, a glob, a pid, a control group or a unit of a
+    /// recording [default: the program that the recording shows to be one]
+    #[arg(long, value_name = "SERVER")]
+    serve: Option<String>,
+    /// Listen on this port of 127.0.0.1 [default: any that is free]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Print the address only, and start no browser
+    #[arg(long)]
+    no_open: bool,
+}
+
+pub(crate) fn run(args: &UiArgs) -> anyhow::Result<Exit> {
+    let origin = Origin {
+        commit: env!("SCHEDLAB_COMMIT").to_owned(),
+        made_on: made_on(),
+        ..Origin::default()
+    };
+    let workbench = Workbench::bind(&WorkbenchOptions {
+        inputs: args.inputs.clone(),
+        serve: args.serve.clone(),
+        port: args.port.unwrap_or(0),
+        origin,
+    })?;
+    let ending = Ending::install()?;
+    output::write(
+        None,
+        &format!(
+            "The workbench is at {}\nThe address is for you alone: it has a token. Ctrl-C ends the \
+             workbench, and what was dropped on its page is gone then.\n",
+            workbench.address()
+        ),
+    )?;
+    if !args.no_open
+        && let Err(why) = open(&workbench)
+    {
+        output::warn(&format!("No browser was started: {why}. Open the address above.\n"));
+    }
+    let stop = ending.flag();
+    workbench.serve(&|| stop.as_ref().is_some_and(|stop| stop.load(Relaxed)));
+    Ok(Exit::Done)
+}
+
+/// Starts the user's browser.
+fn open(workbench: &Workbench) -> Result<(), String> {
+    let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if !std::io::stdout().is_terminal() {
+        return Err("standard output is no terminal".to_owned());
+    }
+    // The browser of root is another user's business, and most refuse to run as root.
+    if is_root() {
+        return Err("schedlab runs as root".to_owned());
+    }
+    if !has("DISPLAY") && !has("WAYLAND_DISPLAY") {
+        return Err("there is no graphical session here".to_owned());
+    }
+    let address = workbench.address_to_open().ok_or("its key was used")?;
+    let mut child = Command::new("xdg-open")
+        .arg(address)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("xdg-open: {error}"))?;
+    // It ends at once or with the browser; its exit is not waited for here.
+    std::thread::spawn(move || child.wait());
+    Ok(())
+}
+
+fn is_root() -> bool {
+    std::os::unix::fs::MetadataExt::uid(&match std::fs::metadata("/proc/self") {
+        Ok(data) => data,
+        Err(_) => return false,
+    }) == 0
+}

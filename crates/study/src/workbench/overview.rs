@@ -1,0 +1,424 @@
+//! What is in an input: its programs and groups, which of them waited for which, and its schedule.
+
+use super::SCHEMA;
+use crate::StudyError;
+use crate::compare::recorded_scheduler;
+use crate::measurements::{Kind, SubjectData};
+use crate::metric::{Metric, Stat};
+use crate::page::recording::{Observed, lanes, longest, observed, own_lanes};
+use crate::result::InputKind;
+use crate::scenario::Scenario;
+use crate::show::{ShowOptions, ShownServer, scope, sentences, server_first};
+use schedlab_model::{Ns, TaskId};
+use schedlab_report::{LaneWait, Lanes};
+use schedlab_scheduler::registry::Family;
+use schedlab_trace::analysis::blame::{Blame, Culprit};
+use schedlab_trace::analysis::follow::Followed;
+use schedlab_trace::analysis::worst::Worst;
+use schedlab_trace::analysis::{Analysis, Answer, Label, Scope};
+use schedlab_trace::{Header, Recording};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::Path;
+
+/// What can be opened.
+#[derive(Clone, PartialEq, Debug, Default, JsonSchema, Serialize)]
+pub struct InputsOutput {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// Files: those whose longest wait is known first, the worst before the others.
+    pub files: Vec<ListedInput>,
+    /// Whether every file has been looked at.
+    pub complete: bool,
+    /// The input that the user named alone; missing: none, or several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<String>,
+    /// The server that the user named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serve: Option<String>,
+    /// The scenarios of the gallery.
+    pub gallery: Vec<ListedInput>,
+}
+
+/// Something that can be opened.
+#[derive(Clone, PartialEq, Debug, Default, JsonSchema, Serialize)]
+pub struct ListedInput {
+    /// What it is called in addresses.
+    pub id: String,
+    /// Its name: a file, or a scenario.
+    pub name: String,
+    /// One line about it; of a recording what was waited for.
+    pub about: String,
+    /// The longest wait in it; missing where none is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_wait_ns: Option<u64>,
+}
+
+/// What is in an input, or in a part of it.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
+pub struct Overview {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// What it is called in addresses.
+    pub id: String,
+    /// Its name, as `schedlab compare` takes it.
+    pub name: String,
+    /// A recording, or a scenario whose first seed was simulated.
+    pub kind: InputKind,
+    /// One line about it.
+    pub title: String,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Events in it.
+    pub events: usize,
+    /// Its length.
+    pub duration_ns: u64,
+    /// Beginning and end of the part that the numbers are of.
+    pub part_ns: [u64; 2],
+    /// Release of the recorded kernel; empty for a scenario.
+    pub kernel: String,
+    /// The scheduler of the unchanged row, with its knobs; empty where no scheduler models the
+    /// kernel.
+    pub scheduler: String,
+    /// What it says of waiting, in sentences.
+    pub answer: String,
+    /// The program that waited, and the one that ran meanwhile, of which the answer speaks;
+    /// missing: none waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited: Option<[String; 2]>,
+    /// The server that the numbers are about; missing: none was named or found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// How the server was found, where none was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guess: Option<String>,
+    /// Programs, the server first, then those that used most CPU time.
+    pub programs: Vec<ProgramOutput>,
+    /// Control groups, or domains of Xen, without the root.
+    pub groups: Vec<GroupOutput>,
+    /// Names of the sources of requests, of a scenario.
+    pub sources: Vec<String>,
+    /// The longest waits: of the server, if it waited.
+    pub waits: Vec<WaitOutput>,
+}
+
+/// All tasks of a name.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
+pub struct ProgramOutput {
+    /// The name.
+    pub name: String,
+    /// How many tasks.
+    pub tasks: usize,
+    /// CPU time, in parts of one CPU.
+    pub share: f64,
+    /// Time for which its tasks waited for a CPU.
+    pub waited_ns: u64,
+    /// Median time from a wakeup to running; missing without wakeups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p50_ns: Option<f64>,
+    /// 99th percentile of the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p99_ns: Option<f64>,
+    /// Programs that were on the CPU meanwhile, and for which part of the waiting: the largest
+    /// first.
+    pub behind: Vec<(String, f64)>,
+    /// Whether it is the server.
+    pub serves: bool,
+    /// Policies of its tasks, as a variant has them.
+    pub policies: Vec<String>,
+    /// Smallest and largest nice value.
+    pub nice: [i8; 2],
+    /// CPUs on which its first task may run; empty: all.
+    pub cpus: String,
+    /// Groups of its tasks.
+    pub groups: Vec<String>,
+}
+
+/// A control group, or a domain of Xen.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
+pub struct GroupOutput {
+    /// Its path.
+    pub name: String,
+    /// `cpu.weight`, or Xen's weight; missing: the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// Its limit in per cent of one CPU; missing: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_percent: Option<f64>,
+}
+
+/// A wait.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct WaitOutput {
+    /// The CPU on which the task then ran.
+    pub cpu: u32,
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// Which task waited how long.
+    pub head: String,
+    /// Where, why, and what ran meanwhile.
+    pub text: String,
+}
+
+impl From<LaneWait> for WaitOutput {
+    fn from(wait: LaneWait) -> WaitOutput {
+        let LaneWait { run: _, cpu, from, to, head, text } = wait;
+        WaitOutput { cpu: cpu.0, from_ns: from.0, to_ns: to.0, head, text }
+    }
+}
+
+/// An input that is open: a recording, or the simulated events of a scenario's first seed.
+pub struct Opened {
+    /// What it is called in addresses.
+    pub id: String,
+    /// Its name, as `schedlab compare` takes it.
+    pub name: String,
+    /// The events.
+    pub recording: Recording,
+    /// Where the events are simulated: the scenario.
+    pub scenario: Option<Box<Scenario>>,
+}
+
+/// What is looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// The server that was named.
+    pub serve: Option<String>,
+    /// Beginning of the part; `None`: that of the recording.
+    pub from: Option<Ns>,
+    /// End of the part; `None`: that of the recording.
+    pub to: Option<Ns>,
+}
+
+impl Opened {
+    /// Returns what the look is at, and the server.
+    fn scope(&self, look: &Look) -> Result<(Scope, Option<ShownServer>), StudyError> {
+        let options = ShowOptions {
+            serve: look.serve.clone(),
+            from: look.from,
+            to: look.to,
+            ..ShowOptions::default()
+        };
+        let mut scope = scope(&self.recording, &options)?;
+        // Of a scenario no server is guessed: its author says what it is about.
+        let server = match (&self.scenario, &look.serve) {
+            (Some(_), None) => None,
+            _ => server_first(&self.recording, &options, &mut scope)?,
+        };
+        Ok((scope, server))
+    }
+
+    /// Returns the schedule as a page's lanes have it.
+    ///
+    /// # Errors
+    /// A part or a server that is not there, or events that do not tell preemption from blocking.
+    pub fn lanes(&self, look: &Look) -> Result<Lanes, StudyError> {
+        let (scope, _) = self.scope(look)?;
+        let Observed { run, findings, .. } = observed(&self.recording, &self.name, &scope)?;
+        let own = own_lanes(&scope, &findings);
+        let mut lanes = lanes(&self.recording.header, run, own);
+        if self.scenario.is_some() {
+            lanes.runs.iter_mut().for_each(|run| run.name = "simulated".to_owned());
+        }
+        Ok(lanes)
+    }
+
+    /// Returns what is in it.
+    ///
+    /// # Errors
+    /// As for [`Opened::lanes`].
+    pub fn overview(&self, look: &Look) -> Result<Overview, StudyError> {
+        let (scope, server) = self.scope(look)?;
+        let recording = &self.recording;
+        let header = &recording.header;
+        let seen = observed(recording, &self.name, &scope)?;
+        let answer =
+            Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, &scope));
+        let knows = Worst::check(header).is_ok();
+        let waits = if knows { longest(recording, &scope, &seen.findings).0 } else { Vec::new() };
+        let scenario = self.scenario.as_deref();
+        Ok(Overview {
+            schema: SCHEMA,
+            id: self.id.clone(),
+            name: self.name.clone(),
+            kind: scenario.map_or(InputKind::Recording, |_| InputKind::Scenario),
+            title: scenario.map_or(&header.note, |scenario| &scenario.title).clone(),
+            cpus: header.topology.cpus(),
+            events: recording.events.len(),
+            duration_ns: recording.duration.0,
+            part_ns: [scope.from.0, scope.to.min(recording.duration).0],
+            kernel: scenario.map_or_else(|| header.kernel.clone(), |_| String::new()),
+            scheduler: self.scheduler(),
+            answer: sentences(recording, &scope, answer.as_ref(), server.as_ref()),
+            waited: answer.map(|answer| [answer.waiting, answer.running]),
+            server: server.as_ref().map(|server| server.name.clone()),
+            guess: server.and_then(|server| server.guess).map(|guess| guess.sentence()),
+            programs: programs(header, &scope, &seen),
+            groups: groups(header, self.family()),
+            sources: scenario
+                .iter()
+                .flat_map(|scenario| &scenario.workload.sources)
+                .map(|source| source.name.clone())
+                .collect(),
+            waits: waits.into_iter().map(WaitOutput::from).collect(),
+        })
+    }
+
+    /// Returns the scheduler of the unchanged row; empty where none models the kernel.
+    fn scheduler(&self) -> String {
+        let spec = match &self.scenario {
+            Some(scenario) => scenario.schedulers.first().cloned(),
+            None => recorded_scheduler(&self.recording.header, None).ok().map(|(spec, _, _)| spec),
+        };
+        spec.map_or_else(String::new, |spec| spec.to_string())
+    }
+
+    /// Returns the system whose settings it has.
+    pub fn family(&self) -> Family {
+        Family::named_by(&self.scheduler()).unwrap_or(Family::Textbook)
+    }
+}
+
+/// Returns the programs, the server's first.
+fn programs(header: &Header, scope: &Scope, seen: &Observed) -> Vec<ProgramOutput> {
+    let mut all: Vec<ProgramOutput> = seen
+        .measured
+        .subjects
+        .iter()
+        .filter(|subject| subject.kind == Kind::Class)
+        .map(|subject| program(header, scope, seen, subject))
+        .collect();
+    all.sort_by(|a, b| {
+        b.serves.cmp(&a.serves).then(b.share.total_cmp(&a.share)).then(a.name.cmp(&b.name))
+    });
+    all
+}
+
+/// Programs behind which another waited that are named.
+const BEHIND: usize = 4;
+
+fn program(
+    header: &Header,
+    scope: &Scope,
+    seen: &Observed,
+    subject: &SubjectData,
+) -> ProgramOutput {
+    let mine = |(task, class): (usize, &String)| (*class == subject.name).then_some(task);
+    let tasks: Vec<usize> = seen.classes.iter().enumerate().filter_map(mine).collect();
+    let infos = || tasks.iter().filter_map(|&task| header.tasks.get(task));
+    let distinct = |names: Vec<String>| {
+        let mut names = names;
+        names.sort();
+        names.dedup();
+        names
+    };
+    let (waited, behind) = behind(&seen.findings.blame, header, &subject.name);
+    let latency = |thousandths| subject.value(Metric::Latency(Stat::Percentile(thousandths)));
+    let nices = || infos().map(|info| info.nice.get());
+    let first = infos().next().map(|info| info.affinity.and(&all_cpus(header)));
+    ProgramOutput {
+        name: subject.name.clone(),
+        tasks: subject.tasks,
+        share: subject.value(Metric::Share).unwrap_or(0.0),
+        waited_ns: waited,
+        latency_p50_ns: latency(50_000),
+        latency_p99_ns: latency(99_000),
+        behind,
+        serves: tasks.iter().any(|&task| scope.leads(TaskId::from(task))),
+        policies: distinct(infos().map(|info| info.policy.to_string()).collect()),
+        nice: [nices().min().unwrap_or(0), nices().max().unwrap_or(0)],
+        cpus: first
+            .filter(|cpus| *cpus != all_cpus(header))
+            .map_or_else(String::new, |cpus| cpus.to_string()),
+        groups: distinct(
+            infos()
+                .filter_map(|info| header.groups.get(info.group.index()))
+                .map(|group| group.spec.name.clone())
+                .collect(),
+        ),
+    }
+}
+
+fn all_cpus(header: &Header) -> schedlab_model::CpuSet {
+    schedlab_model::CpuSet::first(header.topology.cpus())
+}
+
+/// Returns how long a program waited, and behind which others for which part of that.
+fn behind(blame: &Blame, header: &Header, name: &str) -> (u64, Vec<(String, f64)>) {
+    let label = |line: usize| match &blame.keys.labels[line] {
+        Label::Name(name) => name.clone(),
+        Label::Task(task) => header.tasks[task.index()].comm.clone(),
+    };
+    let Some(line) = (0..blame.keys.len()).find(|&line| label(line) == name) else {
+        return (0, Vec::new());
+    };
+    let waited = blame.waited(line).0;
+    let mut all: Vec<(String, f64)> = blame.rows[line]
+        .iter()
+        .filter(|(_, share)| share.time > Ns::ZERO)
+        .map(|(culprit, share)| {
+            let name = match culprit {
+                Culprit::Line(other) => label(*other),
+                Culprit::Idle => "no task (idle)".to_owned(),
+                Culprit::Throttled => "a limit".to_owned(),
+                Culprit::Unknown => "unknown".to_owned(),
+            };
+            (name, share.time.0 as f64 / waited.max(1) as f64)
+        })
+        .collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    all.truncate(BEHIND);
+    (waited, all)
+}
+
+fn groups(header: &Header, family: Family) -> Vec<GroupOutput> {
+    // cpu.weight × 10.24 (kernel/sched/sched.h, CGROUP_WEIGHT_DFL); Xen's weight is as it is.
+    let weight = |weight: u32| match family {
+        Family::Xen(_) => weight,
+        _ => (u64::from(weight) * 100 / 1024) as u32,
+    };
+    let limit = |group: &schedlab_model::GroupSpec| {
+        let of_cap = Some(f64::from(group.cap_percent)).filter(|cap| *cap > 0.0);
+        let part = |limit: schedlab_model::Bandwidth| limit.quota.0 as f64 / limit.period.0 as f64;
+        group.bandwidth.map(|limit| part(limit) * 100.0).or(of_cap)
+    };
+    let own = header.groups.iter().map(|group| &group.spec);
+    own.filter(|group| group.parent.is_some() && !group.autogroup)
+        .map(|group| GroupOutput {
+            name: group.name.clone(),
+            weight: group.weight.map(weight),
+            limit_percent: limit(group),
+        })
+        .collect()
+}
+
+/// Returns the longest wait of a recording, of its server where it has one, and the sentence about
+/// it: for a list of recordings.
+///
+/// # Errors
+/// The file cannot be read, is no recording, or does not tell who waited.
+pub fn worst_of(path: &Path, serve: Option<&str>) -> Result<(Option<u64>, String), StudyError> {
+    let found = crate::gallery::find(&path.display().to_string())?;
+    if let crate::gallery::Found::Scenario(scenario) = &found {
+        return Ok((None, scenario.title.clone()));
+    }
+    let recording = crate::show::open(found, None, None, None)?;
+    let name = path.display().to_string();
+    let opened = Opened { id: String::new(), name, recording, scenario: None };
+    // A server that is in some recordings of a folder is asked for where it is.
+    let look = |serve: Option<&str>| Look { serve: serve.map(str::to_owned), ..Look::default() };
+    let (scope, server) = opened.scope(&look(serve)).or_else(|_| opened.scope(&look(None)))?;
+    let recording = &opened.recording;
+    if let Err(source) = Worst::check(&recording.header) {
+        return Err(StudyError::trace(path, source));
+    }
+    let answer = Answer::from_recording(recording, &scope);
+    let said = sentences(recording, &scope, answer.as_ref(), server.as_ref());
+    let cases = Followed::over(recording, &scope, Worst::new(&recording.header, &scope, 1)).cases;
+    let longest = answer.and_then(|answer| answer.longest).map(|(case, _)| case);
+    Ok((longest.as_ref().or(cases.first()).map(|case| case.length().0), said))
+}

@@ -1,0 +1,231 @@
+//! The addresses: `docs/guide/workbench.md` lists them.
+
+use crate::answer::{self, Events, Whole};
+use crate::inputs::{Failure, Inputs};
+use crate::questions::{Asked, Questions};
+use crate::{assets, guard::Guard};
+use schedlab_model::Ns;
+use schedlab_study::page::Origin;
+use schedlab_study::workbench::ask::Question;
+use schedlab_study::workbench::overview::Look;
+use schedlab_study::workbench::settings::SettingsOutput;
+use std::io::{self, Read};
+use tiny_http::{Method, Request};
+
+/// Bytes of a question at most.
+const QUESTION: u64 = 64 << 10;
+/// Bytes of an address at most.
+const ADDRESS: usize = 8 << 10;
+
+/// What a server answers from.
+pub(crate) struct Api {
+    pub(crate) guard: Guard,
+    pub(crate) inputs: Inputs,
+    pub(crate) questions: Questions,
+    pub(crate) origin: Origin,
+}
+
+impl Api {
+    /// Answers a request.
+    ///
+    /// # Errors
+    /// The one who asked is gone.
+    pub(crate) fn serve(&self, mut request: Request) -> io::Result<()> {
+        if let Err(refusal) = self.guard.check_place(&request) {
+            return request.respond(answer::refused(refusal));
+        }
+        let url = request.url().to_owned();
+        if url.len() > ADDRESS {
+            return request.respond(answer::failed(414, "the address is too long"));
+        }
+        let (path, query) = url.split_once('?').unwrap_or((&url, ""));
+        let is_get = matches!(request.method(), Method::Get | Method::Head);
+        if let Some(asset) = assets::at(path) {
+            return request.respond(match is_get {
+                true => answer::text(200, asset.kind, asset.text),
+                false => answer::failed(405, "a file is only read: GET"),
+            });
+        }
+        let Some(path) = path.strip_prefix("/api/1/") else {
+            return request
+                .respond(answer::failed(404, "there is nothing here: see /api/1/inputs"));
+        };
+        if path == "token" {
+            let answer = self.token(&mut request);
+            return request.respond(answer);
+        }
+        if let Err(refusal) = self.guard.check_token(&request) {
+            return request.respond(answer::refused(refusal));
+        }
+        let parts: Vec<&str> = path.split('/').collect();
+        let found = match (is_get, request.method(), &parts[..]) {
+            (true, _, ["schema"]) => schema(),
+            (true, _, ["inputs"]) => Ok(answer::json(&self.inputs.list())),
+            (true, _, ["inputs", id, what]) => self.input(&decoded(id), what, query),
+            (_, Method::Post, ["inputs"]) => self.keep(&mut request, query),
+            (_, Method::Post, ["ask"]) => return self.ask(request),
+            (_, Method::Post, ["page"]) => self.page(&mut request),
+            _ => Err((404, "there is no such address, or not with this method".to_owned())),
+        };
+        request.respond(found.unwrap_or_else(failed))
+    }
+
+    /// Gives the token for the key with which the browser was started.
+    fn token(&self, request: &mut Request) -> Whole {
+        let key = body(request, 256).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let token = key.as_deref().and_then(|key| self.guard.exchange(key.trim()));
+        match token {
+            Some(token) => answer::json(&[token]),
+            None => answer::refused(crate::guard::Refusal::Token),
+        }
+    }
+
+    /// What is in an input, or in a part of it.
+    fn input(&self, id: &str, what: &str, query: &str) -> Result<Whole, Failure> {
+        let look = look(query)?;
+        let opened = self.inputs.open(id)?;
+        let wrong = |error| (422, self.inputs.said(&error, id));
+        match what {
+            "overview" => opened.overview(&look).map(|found| answer::json(&found)).map_err(wrong),
+            "lanes" => opened.lanes(&look).map(|lanes| answer::json(&lanes.data())).map_err(wrong),
+            "settings" => {
+                let cpus = opened.recording.header.topology.cpus();
+                let sources =
+                    opened.scenario.as_ref().is_some_and(|one| !one.workload.sources.is_empty());
+                Ok(answer::json(&SettingsOutput::new(cpus, opened.family(), sources)))
+            }
+            _ => Err((404, "an input has overview, lanes and settings".to_owned())),
+        }
+    }
+
+    /// Keeps a file that was dropped on the page.
+    fn keep(&self, request: &mut Request, query: &str) -> Result<Whole, Failure> {
+        let name = value(query, "name").unwrap_or_default();
+        let id = self.inputs.keep(&name, request.as_reader())?;
+        Ok(answer::json(&[id]))
+    }
+
+    fn ask(&self, mut request: Request) -> io::Result<()> {
+        let question = match question(&mut request) {
+            Ok(question) => question,
+            Err(failure) => return request.respond(failed(failure)),
+        };
+        let asked = match Asked::new(&question, &self.inputs) {
+            Ok(asked) => asked,
+            Err(failure) => return request.respond(failed(failure)),
+        };
+        // One of the two takes the request.
+        let request = std::cell::Cell::new(Some(request));
+        let gone = || io::Error::other("the request was answered");
+        let taken = || request.take().ok_or_else(gone);
+        self.questions.answer(
+            &asked,
+            &self.inputs,
+            || Events::begin(taken()?),
+            |failure| taken()?.respond(failed(failure)),
+        )
+    }
+
+    fn page(&self, request: &mut Request) -> Result<Whole, Failure> {
+        let question = question(request)?;
+        let asked = Asked::new(&question, &self.inputs)?;
+        let page = self.questions.page(asked, &self.inputs, &self.origin)?;
+        Ok(answer::file("schedlab.html", "text/html", page))
+    }
+}
+
+/// Returns the schema of what is answered here; that of answers is that of `schedlab compare`.
+fn schema() -> Result<Whole, Failure> {
+    let all = schedlab_study::schemas::all();
+    let own = all.iter().find(|(name, _)| *name == schedlab_study::workbench::SCHEMA);
+    let missing = || (500, "the schema is missing: a fault of schedlab".to_owned());
+    own.map(|(_, schema)| answer::json(schema)).ok_or_else(missing)
+}
+
+fn failed((status, why): Failure) -> Whole {
+    answer::failed(status, &schedlab_model::text::shown_lines(&why))
+}
+
+/// Reads a body of at most `max` bytes.
+fn body(request: &mut Request, max: u64) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = request.as_reader().take(max + 1).read_to_end(&mut bytes);
+    read.map_err(|error| (400, format!("the question did not arrive: {error}")))?;
+    match bytes.len() as u64 > max {
+        true => Err((413, format!("a question has {max} bytes at most"))),
+        false => Ok(bytes),
+    }
+}
+
+fn question(request: &mut Request) -> Result<Question, Failure> {
+    let bytes = body(request, QUESTION)?;
+    serde_json::from_slice(&bytes).map_err(|error| (400, format!("the question: {error}")))
+}
+
+/// Reads `serve`, `from` and `to`.
+fn look(query: &str) -> Result<Look, Failure> {
+    let time = |name: &str| {
+        let text = value(query, name).filter(|text| !text.is_empty());
+        let read =
+            |text: String| text.parse::<Ns>().map_err(|error| (422, format!("{name}: {error}")));
+        text.map(read).transpose()
+    };
+    Ok(Look {
+        serve: value(query, "serve").filter(|text| !text.is_empty()),
+        from: time("from")?,
+        to: time("to")?,
+    })
+}
+
+/// Returns the value of a name in a query.
+fn value(query: &str, name: &str) -> Option<String> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let mut found = pairs.filter(|(own, _)| decoded(own) == name);
+    found.next().map(|(_, value)| decoded(&value.replace('+', " ")))
+}
+
+/// Returns a text without its percent-encoding (RFC 3986, section 2.1); what is no UTF-8 is
+/// replaced.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..2).filter(|_| *first == b'%');
+        let byte =
+            digits.and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
+        (bytes, rest) = match byte {
+            Some(byte) => (
+                {
+                    bytes.push(byte);
+                    bytes
+                },
+                &after[2..],
+            ),
+            None => (
+                {
+                    bytes.push(*first);
+                    bytes
+                },
+                after,
+            ),
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read() {
+        assert_eq!(decoded("a%20b%2Fc%zz%4"), "a b/c%zz%4");
+        assert_eq!(decoded("%ff%+1"), "\u{fffd}%+1");
+        let query = "serve=Web+Content%26co&from=1s&to=";
+        let look = look(query).unwrap_or_else(|(_, why)| panic!("{why}"));
+        assert_eq!(look.serve.as_deref(), Some("Web Content&co"));
+        assert_eq!((look.from, look.to), (Some(Ns::from_s(1)), None));
+        let wrong = super::look("from=5").err();
+        assert!(wrong.is_some_and(|(status, why)| status == 422 && why.starts_with("from:")));
+    }
+}

@@ -1,0 +1,154 @@
+//! What may ask. A page of another site that is open in the same browser can send requests here,
+//! and can give its own name this address (DNS rebinding); other users of the machine can connect.
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use tiny_http::Request;
+
+/// Bytes of a token: as many as cannot be guessed.
+const TOKEN: usize = 24;
+
+/// The tokens of a server.
+pub(crate) struct Guard {
+    hosts: [String; 2],
+    token: String,
+    /// Is exchanged for the token once: the command line of a browser, which has it, can be read by
+    /// other users.
+    key: Mutex<Option<String>>,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// It is for another host.
+    Host,
+    /// A page of another site sent it.
+    Origin,
+    /// It has no token, or another.
+    Token,
+}
+
+impl Refusal {
+    /// The status of HTTP, and what to do.
+    pub(crate) const fn words(self) -> (u16, &'static str) {
+        match self {
+            Refusal::Host => (421, "this server answers to 127.0.0.1 and localhost only"),
+            Refusal::Origin => (403, "a page of another site may not ask here"),
+            Refusal::Token => (
+                401,
+                "the token is missing or that of another run: open the address that `schedlab ui` \
+                 printed, or send the header `Authorization: Bearer TOKEN`",
+            ),
+        }
+    }
+}
+
+impl Guard {
+    /// For a server at this port.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub(crate) fn new(port: u16) -> io::Result<Guard> {
+        Ok(Guard {
+            hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
+            token: random()?,
+            key: Mutex::new(Some(random()?)),
+        })
+    }
+
+    /// The token.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The key that is exchanged for the token; `None` when it was used.
+    pub(crate) fn key(&self) -> Option<String> {
+        self.key.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives the token for the key, once.
+    pub(crate) fn exchange(&self, key: &str) -> Option<&str> {
+        let mut own = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        own.take_if(|own| same(own, key)).map(|_| self.token.as_str())
+    }
+
+    /// Refuses requests for other hosts, and of pages of other sites.
+    pub(crate) fn check_place(&self, request: &Request) -> Result<(), Refusal> {
+        let mut hosts = headers(request, "Host");
+        let host = hosts.next().filter(|host| self.hosts.iter().any(|own| own == host));
+        if host.is_none() || hosts.next().is_some() {
+            return Err(Refusal::Host);
+        }
+        let is_own = |origin: &str| {
+            origin
+                .strip_prefix("http://")
+                .is_some_and(|host| self.hosts.iter().any(|own| own == host))
+        };
+        let site = |site: &str| ["same-origin", "none"].contains(&site);
+        match headers(request, "Origin").all(is_own) && headers(request, "Sec-Fetch-Site").all(site)
+        {
+            true => Ok(()),
+            false => Err(Refusal::Origin),
+        }
+    }
+
+    /// Refuses requests without the token.
+    pub(crate) fn check_token(&self, request: &Request) -> Result<(), Refusal> {
+        let bearer = |value: &str| {
+            value.split_once(' ').is_some_and(|(scheme, token)| {
+                scheme.eq_ignore_ascii_case("bearer") && same(token.trim(), &self.token)
+            })
+        };
+        match headers(request, "Authorization").next().is_some_and(bearer) {
+            true => Ok(()),
+            false => Err(Refusal::Token),
+        }
+    }
+}
+
+fn headers<'a>(
+    request: &'a Request,
+    name: &'static str,
+) -> impl Iterator<Item = &'a str> + use<'a> {
+    let named = request.headers().iter().filter(move |header| header.field.equiv(name));
+    named.map(|header| header.value.as_str())
+}
+
+/// Compares in a time that does not tell where two texts differ.
+fn same(one: &str, other: &str) -> bool {
+    let differs = one.bytes().zip(other.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    one.len() == other.len() && differs == 0
+}
+
+fn random() -> io::Result<String> {
+    let mut bytes = [0; TOKEN];
+    let got = getrandom(&mut bytes, GetRandomFlags::empty())?;
+    match got == TOKEN {
+        true => Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        false => Err(io::Error::other("fewer random bytes than were asked for")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_opens_once() {
+        let guard = Guard::new(1).unwrap();
+        let key = guard.key().unwrap();
+        assert_eq!(guard.exchange("x"), None);
+        assert_eq!(guard.exchange(&key).map(str::len), Some(2 * TOKEN));
+        assert_eq!((guard.exchange(&key), guard.key()), (None, None));
+        assert!(guard.token() != Guard::new(1).unwrap().token() && guard.token() != key);
+    }
+
+    #[test]
+    fn a_part_of_a_token_is_not_the_token() {
+        assert!(same("abc", "abc"));
+        for other in ["", "ab", "abcd", "abd", "ABC"] {
+            assert!(!same("abc", other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The server: a port on loopback, and a thread for each request.
+
+use crate::answer;
+use crate::api::Api;
+use crate::guard::Guard;
+use crate::inputs::Inputs;
+use crate::questions::Questions;
+use crate::{UiError, WorkbenchOptions};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use tiny_http::Server;
+
+/// Time between two looks at whether to end.
+const LOOK: Duration = Duration::from_millis(200);
+/// Requests that are answered at a time. Chosen: a browser has six connections to a host.
+const MOST: usize = 64;
+
+/// A workbench that listens.
+pub struct Workbench {
+    server: Server,
+    address: SocketAddr,
+    api: Api,
+}
+
+impl Workbench {
+    /// Opens what the user named, and listens.
+    ///
+    /// # Errors
+    /// An input cannot be opened, or the port is taken.
+    pub fn bind(options: &WorkbenchOptions) -> Result<Workbench, UiError> {
+        let inputs = Inputs::new(options)?;
+        let port = options.port;
+        let failed = |reason: String| UiError::Port { port, reason };
+        let server =
+            Server::http((Ipv4Addr::LOCALHOST, port)).map_err(|error| failed(error.to_string()))?;
+        let address =
+            server.server_addr().to_ip().ok_or_else(|| failed("no address".to_owned()))?;
+        let guard = Guard::new(address.port()).map_err(UiError::Random)?;
+        let questions = Questions::default();
+        let api = Api { guard, inputs, questions, origin: options.origin.clone() };
+        Ok(Workbench { server, address, api })
+    }
+
+    /// The address for a user, with the token. The part behind `#` stays in the browser: no server
+    /// and no log sees it.
+    pub fn address(&self) -> String {
+        format!("http://{}/#token={}", self.address, self.api.guard.token())
+    }
+
+    /// The address for the command line of a browser, which other users can read: it opens once.
+    pub fn address_to_open(&self) -> Option<String> {
+        Some(format!("http://{}/#key={}", self.address, self.api.guard.key()?))
+    }
+
+    /// Serves until `stop`.
+    pub fn serve(&self, stop: &(dyn Fn() -> bool + Sync)) {
+        let ended = AtomicBool::new(false);
+        let busy = AtomicUsize::new(0);
+        std::thread::scope(|threads| {
+            threads.spawn(|| self.api.inputs.look(&|| ended.load(Relaxed)));
+            while !stop() {
+                let Ok(Some(request)) = self.server.recv_timeout(LOOK) else { continue };
+                if busy.load(Relaxed) >= MOST {
+                    let why = format!("{MOST} requests are being answered: ask again");
+                    // One who is gone needs no answer.
+                    let _ = request.respond(answer::failed(503, &why));
+                    continue;
+                }
+                busy.fetch_add(1, Relaxed);
+                let (api, busy) = (&self.api, &busy);
+                threads.spawn(move || {
+                    // One request that fails is no reason to stop serving others.
+                    let _ = api.serve(request);
+                    busy.fetch_sub(1, Relaxed);
+                });
+            }
+            ended.store(true, Relaxed);
+            self.api.questions.end();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    fn post_key(address: SocketAddr, key: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let length = key.len();
+        let head = format!(
+            "POST /api/1/token HTTP/1.1\r\nHost: {address}\r\nContent-Length: \
+             {length}\r\nConnection: close\r\n\r\n{key}"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// What is on a browser's command line opens once, and is not the token.
+    #[test]
+    fn the_key_of_a_browser_is_exchanged_once() {
+        let bench = Workbench::bind(&WorkbenchOptions::default()).unwrap();
+        let key = bench.address_to_open().unwrap().split("#key=").nth(1).unwrap().to_owned();
+        let token = bench.address().split("#token=").nth(1).unwrap().to_owned();
+        assert_ne!(key, token);
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| bench.serve(&|| ended.load(Relaxed)));
+            let answers = ["wrong", &key, &key].map(|key| post_key(bench.address, key));
+            ended.store(true, Relaxed);
+            let has = |text: &String| text.contains(&token);
+            assert_eq!(answers.each_ref().map(has), [false, true, false], "{answers:?}");
+            assert!(answers[2].starts_with("HTTP/1.1 401"), "{answers:?}");
+        });
+        assert_eq!(bench.address_to_open(), None);
+    }
+}

@@ -1,0 +1,183 @@
+// The workbench: what is asked is in the address, what is answered comes from the server.
+import { render } from "preact";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { Answer, type Asked } from "./answer";
+import { ask, enter, get, post } from "./api";
+import { Panel } from "./panel";
+import { Programs, Schedule, Verdict } from "./see";
+import { EMPTY, options, read, write, type View } from "./state";
+import { Start } from "./start";
+import "./style.css";
+import type { Inputs, Overview, Settings, Stage, Study } from "./types";
+
+// After so many milliseconds without another change a question is asked.
+const PAUSE = 120;
+
+const themes = ["auto", "light", "dark"] as const;
+function useTheme() {
+  const [theme, set] = useState(() => { try { return localStorage.getItem("schedlab-theme") ?? "auto"; } catch { return "auto"; } });
+  const redraw = () => Lab.redraw.forEach((one) => one.draw());
+  useEffect(() => {
+    const root = document.documentElement;
+    if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
+    try { localStorage.setItem("schedlab-theme", theme); } catch { /* not kept then */ }
+    redraw();
+  }, [theme]);
+  useEffect(() => { matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw); }, []);
+  const next = () => set(themes[(themes.indexOf(theme as typeof themes[number]) + 1) % 3]);
+  return [theme, next] as const;
+}
+
+interface Seen {
+  overview: Overview;
+  settings: Settings;
+  lanes: unknown;
+  version: number;
+}
+
+// What is in the input, or in a part of it.
+function useInput(id: string, view: View): [Seen | null, string] {
+  const [seen, set] = useState<Seen | null>(null);
+  const [failed, fail] = useState("");
+  const version = useRef(0);
+  useEffect(() => {
+    set((before) => (before?.overview.id === id ? before : null));
+    fail("");
+    if (!id) return;
+    const end = new AbortController();
+    const query = "?" + new URLSearchParams(Object.entries({ serve: view.serve, from: view.from, to: view.to }).filter(([, text]) => text !== ""));
+    const path = "inputs/" + encodeURIComponent(id);
+    void (async () => {
+      try {
+        const overview = await get<Overview>(path + "/overview" + query, end.signal);
+        const settings = await get<Settings>(path + "/settings", end.signal);
+        const lanes = await get<unknown>(path + "/lanes" + query, end.signal);
+        set({ overview, settings, lanes, version: ++version.current });
+      } catch (error) {
+        if (!end.signal.aborted) fail((error as Error).message);
+      }
+    })();
+    return () => end.abort();
+  }, [id, view.serve, view.from, view.to]);
+  return [seen, failed];
+}
+
+// This view's questions: the next one ends the one before.
+const tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
+
+function useAnswer(id: string, view: View, own: string) {
+  const [asked, answer] = useState<Asked | null>(null);
+  const [progress, setProgress] = useState<Stage | null>(null);
+  const [failed, fail] = useState("");
+  const [pending, wait] = useState(false);
+  const question = JSON.stringify({ input: id, tab, options: options(view, own) });
+  const asks = id !== "" && (view.draft.length > 0 || view.pins.length > 0 || view.schedulers.length > 0);
+  useEffect(() => {
+    fail("");
+    setProgress(null);
+    if (!asks) {
+      answer(null);
+      wait(false);
+      return;
+    }
+    const end = new AbortController();
+    wait(true);
+    const timer = setTimeout(() => {
+      let stage: Stage | null = null;
+      ask(JSON.parse(question), end.signal, (event, data) => {
+        if (end.signal.aborted) return;
+        if (event === "progress") setProgress(data as Stage);
+        else if (event === "stage") stage = data as Stage;
+        else if (event === "answer" && stage) answer({ stage, study: data as Study });
+        else if (event === "failed") fail((data as { error: string }).error);
+      }).catch((error: unknown) => { if (!end.signal.aborted) fail((error as Error).message); })
+        .finally(() => { if (!end.signal.aborted) wait(false); });
+    }, PAUSE);
+    return () => { clearTimeout(timer); end.abort(); };
+  }, [question, asks]);
+  return { asked, progress, failed, pending, question };
+}
+
+function App() {
+  const [inputs, setInputs] = useState<Inputs | null>(null);
+  const [refused, refuse] = useState("");
+  const [view, setView] = useState<View>(() => read(location.hash));
+  const [target, choose] = useState("");
+  const [theme, nextTheme] = useTheme();
+  const refresh = useCallback(() => { get<Inputs>("inputs").then(setInputs, (error: Error) => refuse(error.message)); }, []);
+  useEffect(refresh, []);
+  useEffect(() => {
+    const changed = () => setView((before) => (write(before) === location.hash ? before : read(location.hash)));
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  const update = (next: Partial<View>) => setView((before) => {
+    const after = { ...before, ...next };
+    history.replaceState(null, "", write(after));
+    return after;
+  });
+  const named = (name: string) => inputs && [...inputs.files, ...inputs.gallery].find((one) => one.name === name || one.id === name);
+  const open = (id: string) => {
+    const next = { ...EMPTY, serve: inputs?.serve ?? "", input: named(id)?.name ?? id };
+    history.pushState(null, "", write(next));
+    setView(next);
+    choose("");
+    scrollTo(0, 0);
+  };
+  const first = inputs?.first;
+  useEffect(() => { if (first && !view.input) open(first); }, [first]);
+  const id = inputs && view.input ? named(view.input)?.id ?? view.input : "";
+  const [seen, failed] = useInput(id, view);
+  const answer = useAnswer(seen ? id : "", view, seen?.overview.scheduler.split(":")[0] ?? "");
+  useEffect(() => { document.title = (view.input ? view.input + " · " : "") + "schedlab workbench"; }, [view.input]);
+  // What one wants to change first is what ran while the server waited.
+  const running = seen?.overview.waited?.[1] ?? "";
+  const save = () => {
+    void post("page", answer.question).then((got) => got.blob()).then((blob) => {
+      const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: "schedlab.html" });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    }, (error: Error) => refuse(error.message));
+  };
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to the content</a>
+      <header>
+        <div class="brand"><span aria-hidden="true" class="mark"><i /><i /><i /></span>schedlab</div>
+        <nav aria-label="Input">
+          {view.input && <button type="button" class="link" onClick={() => { history.pushState(null, "", "#"); setView(EMPTY); }}>All inputs</button>}
+          <span class="where">{view.input}</span>
+        </nav>
+        <button type="button" id="theme" aria-label={"Colours: " + theme + ". Press to change"} onClick={nextTheme}>{theme[0].toUpperCase() + theme.slice(1)}</button>
+      </header>
+      {refused && <p class="refused warn" role="alert">{refused}</p>}
+      {!inputs ? <main id="main" tabIndex={-1} /> : !view.input ? <Start inputs={inputs} refresh={refresh} open={open} /> : (
+        <main id="main" tabIndex={-1} class="bench" data-ready={seen ? "yes" : "no"}>
+          <div class="top">
+            <h1>{seen?.overview.title || view.input}</h1>
+            <p class="subtitle">{seen ? [seen.overview.name, seen.overview.cpus + (seen.overview.cpus === 1 ? " CPU" : " CPUs"), Lab.time(seen.overview.duration_ns), seen.overview.kernel && "Linux " + seen.overview.kernel, view.from && "the part from " + Lab.time(seen.overview.part_ns[0]) + " to " + Lab.time(seen.overview.part_ns[1])].filter(Boolean).join(" · ") : failed ? "" : "is being read …"}</p>
+            {failed && <p class="warn" role="alert">{failed}</p>}
+          </div>
+          {seen && (
+            <>
+              <div class="first"><Verdict overview={seen.overview} version={seen.version} /></div>
+              <div class="side"><Panel overview={seen.overview} settings={seen.settings} view={view} target={target || running} choose={choose} update={update} /></div>
+              <div class="body">
+                <Answer {...answer} waiting={seen.overview.waited?.[0]} subject={view.subject} choose={(subject) => update({ subject })} page={save} />
+                <Schedule lanes={seen.lanes} overview={seen.overview} part={view.from !== ""} setPart={(from, to) => update({ from, to })} />
+                <Programs overview={seen.overview} choose={(name) => { choose(name); document.getElementById("target")?.focus(); }} />
+              </div>
+            </>
+          )}
+        </main>
+      )}
+    </>
+  );
+}
+
+// Errors are left in the document, where a test (and a report of a fault) can find them.
+const note = (text: string) => { document.documentElement.dataset.errors = (document.documentElement.dataset.errors ?? "") + text + "; "; };
+addEventListener("error", (e) => note(e.message));
+addEventListener("unhandledrejection", (e) => note(String(e.reason)));
+
+void enter().then(() => render(<App />, document.getElementById("app")!));
