@@ -26,6 +26,8 @@ pub(super) struct Options {
     pub(super) pairs: Option<Pairs>,
     /// The program to test; `None`: that of this tree, built anew.
     pub(super) program: Option<PathBuf>,
+    /// Judge what the last boots left, and boot nothing.
+    pub(super) again: bool,
 }
 
 /// What `--pairs` records.
@@ -99,6 +101,9 @@ pub struct GuestArgs {
     /// Test this program, not that of this tree
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// Judge what the last boots of these tests left, and boot nothing
+    #[arg(long, requires = "tests")]
+    again: bool,
 }
 
 fn kernel(text: &str) -> Result<String, String> {
@@ -129,6 +134,7 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
             cpus: args.cpus,
         }),
         program: args.program,
+        again: args.again,
     };
     options.tests.extend(args.table.then(|| super::table::TEST.to_owned()));
     options.tests.extend(args.matrix.then(|| super::matrix::TEST.to_owned()));
