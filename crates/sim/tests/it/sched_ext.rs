@@ -5,16 +5,17 @@ use schedlab_model::{
     Topology, Workload,
 };
 use schedlab_scheduler::registry;
-use schedlab_scheduler::sched_ext::{self, Btf};
+use schedlab_scheduler::sched_ext::{self, Btf, Each, Profile, ProfileCall};
 use schedlab_sim::{Machine, Metrics, RunOptions, SimError, run};
 use std::sync::Arc;
 
 const KERNEL: &[u8] = include_bytes!("../../../../bpf/sim/kernel.bpf.o");
-const OBJECTS: [(&str, &[u8]); 4] = [
+const OBJECTS: [(&str, &[u8]); 5] = [
     ("fair", include_bytes!("../../../../bpf/sim/fair.bpf.o")),
     ("central", include_bytes!("../../../../bpf/sim/central.bpf.o")),
     ("faults", include_bytes!("../../../../bpf/sim/faults.bpf.o")),
     ("trace", include_bytes!("../../../../bpf/sim/trace.bpf.o")),
+    ("release", include_bytes!("../../../../bpf/sim/release.bpf.o")),
 ];
 
 fn kernel() -> Arc<Btf> {
@@ -321,6 +322,49 @@ fn real_time_tasks_run_above_a_scheduler_in_bpf() {
     let metrics = clean("fair", &Machine::flat(1), tasks, Ns::from_s(1));
     assert_eq!(ran(&metrics), [100.0, 200.0]);
     assert_eq!(metrics.tasks[0].wake_latency.max(), Ns::from_ms(2));
+}
+
+/// A real-time task takes CPU 0 each 20 ms: what waits there goes to the CPU that a `syscall` program
+/// was told by the profile, once for each CPU, the last one last.
+#[test]
+fn a_scheduler_is_told_of_a_cpu_that_is_taken_and_a_profile_runs_programs() {
+    let call = |args: &[(&str, &str)]| Profile {
+        scheduler: "release".to_owned(),
+        calls: vec![ProfileCall {
+            program: "set_target".to_owned(),
+            each: Each::Cpu,
+            args: args.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect(),
+            ..ProfileCall::default()
+        }],
+        ..Profile::default()
+    };
+    sched_ext::provide_profile("told", call(&[("cpu", "cpu")]));
+    sched_ext::provide_profile("wrong", call(&[("cpu", "-1")]));
+    sched_ext::provide_profile("unknown", call(&[("core", "cpu")]));
+    let tasks = || {
+        let hogs = (0..2).map(|_| hog("h", 0)).map(|mut task| {
+            task.began_on = Some(CpuId(0));
+            task
+        });
+        let above = Program::periodic(Ns::from_ms(20), Ns::from_ms(10), Ns::from_ms(5));
+        let mut above = rt("ctl", Policy::Fifo(50), above);
+        above.affinity = [CpuId(0)].into_iter().collect();
+        hogs.chain([above]).collect::<Vec<_>>()
+    };
+    let told = clean("release?profile=told", &Machine::flat(2), tasks(), Ns::from_s(1));
+    let left = clean("release", &Machine::flat(2), tasks(), Ns::from_s(1));
+    // Told, the hogs have CPU 1 from the first release on; else they wait for CPU 0.
+    assert!(ran(&told)[..2].iter().sum::<f64>() > 900.0, "{:?}", ran(&told));
+    assert!(ran(&left)[..2].iter().sum::<f64>() < 600.0, "{:?}", ran(&left));
+    for (profile, said) in
+        [("wrong", "set_target: it returned 1"), ("unknown", "its argument has no member `core`")]
+    {
+        let spec = format!("release?profile={profile}");
+        let options = RunOptions::for_time(Ns::from_s(1));
+        let run = play(&spec, &Machine::flat(2), tasks(), &options, &mut Vec::new());
+        let why = run.unwrap_err().to_string();
+        assert!(why.contains(said), "{why}");
+    }
 }
 
 #[test]
