@@ -107,7 +107,7 @@ fn show_simulates_a_scenario_under_an_object() {
 #[test]
 fn tune_searches_options_of_an_object_and_objects() {
     let tune = |space: &[&str], scheduler: &[&str]| {
-        let words = ["tune", "two-hogs", "--goal", "yes-1 run p50 < 6ms", "--for", "2s"];
+        let words = ["tune", "two-hogs", "--goal", "yes run p50 < 6ms", "--for", "2s"];
         let more = ["--seeds", "1", "--kernel-btf", KERNEL, "--json"];
         let space: Vec<&str> = space.iter().flat_map(|one| ["--space", one]).collect();
         schedlab(&[&words[..], &more, scheduler, &space].concat())
@@ -118,12 +118,10 @@ fn tune_searches_options_of_an_object_and_objects() {
     let both = format!("scheduler={FAIR}?slice_ns=1ms,fifo=true,linux-7.2");
     let ran = tune(&[&both], &[]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stdout.contains("slice_ns=1ms,fifo=true"), "{}", ran.stdout);
-    for (space, said) in [
-        ("slice=1ms,2ms", "did you mean `slice_ns`?"),
-        ("slice_ns", "says no bounds"),
-        ("slice_ns=1ms,soon", "write a number"),
-    ] {
+    assert!(ran.stdout.contains("?slice_ns=1ms,fifo=true\""), "{}", ran.stdout);
+    for (space, said) in
+        [("slice=1ms,2ms", "it has no option `slice`"), ("slice_ns", "says no bounds")]
+    {
         let ran = tune(&[space], &["--scheduler", FAIR]);
         assert!(ran.code == 2 && ran.stderr.contains(said), "{space}: {}", ran.stderr);
     }

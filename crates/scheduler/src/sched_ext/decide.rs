@@ -23,7 +23,10 @@ impl Kernel {
         if mask.count_ones() > 1 && kind != WakeKind::Migrated {
             let how = if kind == WakeKind::New { FORK } else { TTWU };
             chosen = self.select(t, prev, how | if sync { SYNC } else { 0 })?;
-            flags |= enq::CPU_SELECTED;
+            // A new task's flags do not say so (`wake_up_new_task`).
+            if kind != WakeKind::New {
+                flags |= enq::CPU_SELECTED;
+            }
         }
         if !self.allowed(t, chosen) || !self.cpus[chosen].online {
             chosen = self.fallback(t, prev);

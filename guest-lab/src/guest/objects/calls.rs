@@ -1,8 +1,8 @@
 //! Which callback follows which, for each task: under a kernel and in the simulator, by an object that
 //! prints its callbacks.
 
-use super::play_out;
 use super::plays::{self, Play, Shape};
+use super::{Timing, play_out};
 use crate::guest::catalogue::Verdict;
 use crate::guest::ftrace;
 use anyhow::{Context, Result};
@@ -40,12 +40,15 @@ pub(super) fn judge(folder: &Path, name: &str, play: &Play, shape: Shape) -> Res
     let path = folder.join(format!("{name}.ftrace"));
     let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
     let text = String::from_utf8_lossy(&bytes);
+    let path = folder.join(format!("{name}.moment"));
+    let moment = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let moment: u64 = moment.trim().parse().context("the moment")?;
     let printed = text.lines().filter_map(ftrace::line);
-    let printed = printed.filter(|line| line.event == "bpf_trace_printk");
+    let printed = printed.filter(|line| line.event == "bpf_trace_printk" && line.at >= moment);
     let kernel = steps(&by_task(printed.filter_map(|line| call(line.rest))));
     let spec = format!("bpf:{}", plays::LOG).parse()?;
     let (scheduler, prints) = sched_ext::build_printing(&spec)?;
-    play_out(&*scheduler, play, shape, &mut Vec::new())?;
+    play_out(&*scheduler, play, shape, Timing::Guest, &mut Vec::new())?;
     let prints = prints.lock().unwrap_or_else(PoisonError::into_inner);
     // The kernel's trace begins when the scheduler is there and the tasks are.
     let later = prints.iter().filter(|(at, ..)| *at > 0);
