@@ -1,5 +1,5 @@
-//! Schedulers in BPF that a user names: their files, their profiles, and the kernel's types that they
-//! need.
+//! Schedulers in BPF that a user names: their files, their profiles, and the kernel's types that
+//! they need.
 
 mod profile;
 

@@ -1,4 +1,4 @@
-# The same sched_ext object in this kernel and in the simulator: what is played stands in /objects/plays.sh
+# The same sched_ext object in this kernel and in the simulator: what is played is in /objects/plays.sh
 # (guest-lab/src/guest/objects/plays.rs), which calls `play`; guest-lab/src/guest/objects.rs plays it in the simulator and judges.
 LIMIT=60
 cp /sys/kernel/btf/vmlinux vmlinux.btf

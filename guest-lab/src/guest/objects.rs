@@ -1,6 +1,6 @@
-//! The same sched_ext object under a kernel and in the simulator: shares, turns, waits and the choice
-//! of idle CPUs side by side (`guest-lab/guest/tests/sched-ext-objects.sh`). A judge that also writes
-//! the table, beside the files of the test.
+//! The same sched_ext object under a kernel and in the simulator: shares, turns, waits and the
+//! choice of idle CPUs side by side (`guest-lab/guest/tests/sched-ext-objects.sh`). A judge that
+//! also writes the table, beside the files of the test.
 
 mod build;
 mod calls;
@@ -133,7 +133,8 @@ impl Seen {
         inside.map(|(task, begin, end)| (*task, end - begin)).collect()
     }
 
-    /// From each wakeup of a task that sleeps to its next stay, and how many stayed where they were.
+    /// From each wakeup of a task that sleeps to its next stay, and how many stayed where they
+    /// were.
     fn waits(&self, play: &Play, from: u64, to: u64) -> (Vec<u64>, f64) {
         let (mut waits, mut stayed) = (Vec::new(), 0);
         for (task, _) in play.actors.iter().enumerate().filter(|(_, a)| a.does != Does::Hog) {
@@ -206,8 +207,8 @@ fn traced(folder: &Path, name: &str, play: &Play) -> Result<Seen> {
 /// takes its next task before it gives the previous one back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Timing {
-    /// The guest's: the prices of `oracle-7.2`, which were measured at 1 ns an instruction, at 4 ns;
-    /// busy CPUs take turns of 200 us on one thread of the host, and so do their ticks.
+    /// The guest's: the prices of `oracle-7.2`, which were measured at 1 ns an instruction, at 4
+    /// ns; busy CPUs take turns of 200 us on one thread of the host, and so do their ticks.
     Guest,
     /// None, and all ticks at once.
     Free,
@@ -285,7 +286,8 @@ fn simulated(spec: &str, play: &Play, shape: Shape, timing: Timing) -> Result<Se
     Ok(seen)
 }
 
-/// The part of two orders of turns that is alike: the longest common subsequence, by the longer one.
+/// The part of two orders of turns that is alike: the longest common subsequence, by the longer
+/// one.
 fn alike(one: &[(usize, u64)], other: &[(usize, u64)]) -> f64 {
     let mut row = vec![0u32; other.len() + 1];
     for (task, _) in one {

@@ -2,8 +2,8 @@
 //! wait for it, and takes its next task there before the scheduler in BPF is asked.
 //!
 //! Simplified: round robin has no slices, deadline tasks are one level above real time without
-//! budgets or order by deadline, and nothing is throttled. `cpu_release` is called when a task above
-//! takes the CPU, `cpu_acquire` when the class looks for a task there again.
+//! budgets or order by deadline, and nothing is throttled. `cpu_release` is called when a task
+//! above takes the CPU, `cpu_acquire` when the class looks for a task there again.
 
 use super::kernel::{Kernel, Step};
 use super::ops::Op;

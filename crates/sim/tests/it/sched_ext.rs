@@ -179,7 +179,8 @@ fn the_same_input_gives_the_same_events_however_ticks_are_delivered() {
     }
 }
 
-/// Each instruction and each call delays the switch: the hogs have less, and no other scheduler pays.
+/// Each instruction and each call delays the switch: the hogs have less, and no other scheduler
+/// pays.
 #[test]
 fn instructions_and_calls_take_time() {
     let hogs = || vec![hog("a", 0), hog("b", 0)];
@@ -324,8 +325,8 @@ fn real_time_tasks_run_above_a_scheduler_in_bpf() {
     assert_eq!(metrics.tasks[0].wake_latency.max(), Ns::from_ms(2));
 }
 
-/// A real-time task takes CPU 0 each 20 ms: what waits there goes to the CPU that a `syscall` program
-/// was told by the profile, once for each CPU, the last one last.
+/// A real-time task takes CPU 0 each 20 ms: what waits there goes to the CPU that a `syscall`
+/// program was told by the profile, once for each CPU, the last one last.
 #[test]
 fn a_scheduler_is_told_of_a_cpu_that_is_taken_and_a_profile_runs_programs() {
     let call = |args: &[(&str, &str)]| Profile {

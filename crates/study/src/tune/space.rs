@@ -288,8 +288,8 @@ fn number(text: &str) -> Option<(Unit, i64)> {
     Some((Unit::Time, i64::try_from(text.parse::<Ns>().ok()?.0).ok()?))
 }
 
-/// The knob of this name, of the first scheduler that has it; `None`: it is an option of a scheduler
-/// in BPF.
+/// The knob of this name, of the first scheduler that has it; `None`: it is an option of a
+/// scheduler in BPF.
 fn knob(name: &str, schedulers: &[SchedulerSpec]) -> Result<Option<Knob>, String> {
     let mut all = Vec::new();
     for spec in schedulers {

@@ -1,6 +1,6 @@
-//! Objects of sched_ext schedulers for the guests: the kernel's samples (tools/sched_ext of Debian's
-//! source package) and some of scx (their crates), compiled by Debian's clang, and the program that
-//! loads them there. Nothing of it is kept in the tree.
+//! Objects of sched_ext schedulers for the guests: the kernel's samples (tools/sched_ext of
+//! Debian's source package) and some of scx (their crates), compiled by Debian's clang, and the
+//! program that loads them there. Nothing of it is kept in the tree.
 
 use crate::guest::apt::{self, Apt};
 use crate::guest::kernels::{self, Kernel, natural};
@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The compiler: scx_simple and scx_qmap of 7.2 need a later one than clang 14. It runs with its own
-/// libraries, on any distribution.
+/// The compiler: scx_simple and scx_qmap of 7.2 need a later one than clang 14. It runs with its
+/// own libraries, on any distribution.
 const CLANG: &str = "clang-22";
 const CLANG_SUITES: [&str; 2] = ["bookworm", "bookworm-security"];
 /// The crates of schedulers, and of what they include. Newer ones may ask for more than the

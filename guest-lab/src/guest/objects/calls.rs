@@ -1,5 +1,5 @@
-//! Which callback follows which, for each task: under a kernel and in the simulator, by an object that
-//! prints its callbacks.
+//! Which callback follows which, for each task: under a kernel and in the simulator, by an object
+//! that prints its callbacks.
 
 use super::plays::{self, Play, Shape};
 use super::{Timing, play_out};
