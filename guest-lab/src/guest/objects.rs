@@ -16,7 +16,7 @@ use crate::root;
 use anyhow::{Context, Result, ensure};
 use plays::{Does, Play, SUBJECTS, Shape, Subject};
 use schedlab_model::{EventKind, Ns, SchedEvent, Topology, Workload};
-use schedlab_scheduler::sched_ext::{self, Btf};
+use schedlab_scheduler::sched_ext::{self, Btf, Each, Profile, ProfileCall};
 use schedlab_scheduler::{Scheduler, registry};
 use schedlab_sim::{Costs, Machine, RunOptions, TickSkew, run};
 use std::collections::BTreeMap;
@@ -392,6 +392,23 @@ struct Both {
     range: Vec<Found>,
 }
 
+/// The profile that tells a scheduler which CPUs share a core, as its `calls` do in the guest; by
+/// the name under which it is known.
+fn siblings(subject: &Subject) -> String {
+    let args = [("cpu_id", "cpu"), ("sibling_cpu_id", "sibling")];
+    let call = ProfileCall {
+        program: "enable_sibling_cpu".to_owned(),
+        each: Each::Sibling,
+        args: args.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+        ..ProfileCall::default()
+    };
+    let scheduler = subject.name.trim_start_matches("scx_").to_owned();
+    let name = format!("siblings-{scheduler}");
+    let profile = Profile { scheduler, calls: vec![call], ..Profile::default() };
+    sched_ext::provide_profile(&name, profile);
+    name
+}
+
 fn compared(
     folder: &Path,
     subject: &Subject,
@@ -406,7 +423,10 @@ fn compared(
             .map(|seen| seen.found(play, shape))
             .map_err(|error| format!("{error:#}")),
     };
-    let set = plays::settings(subject, shape).join(",");
+    let mut set = plays::settings(subject, shape).join(",");
+    if shape == Shape::Smt && !subject.calls.is_empty() {
+        set += &format!(",{}={}", sched_ext::PROFILE, siblings(subject));
+    }
     let spec = if set.is_empty() { String::new() } else { format!("?{set}") };
     let simulator = |timing| match refused {
         Some(why) => Err(why.to_string()),
