@@ -128,6 +128,15 @@ struct scx_exit_task_args {
     bool cancelled;
 };
 
+struct scx_cpu_acquire_args {
+    int unused;
+};
+
+struct scx_cpu_release_args {
+    int reason;
+    struct task_struct *task;
+};
+
 struct sched_ext_ops {
     __s32 (*select_cpu)(struct task_struct *p, __s32 prev_cpu, __u64 wake_flags);
     void (*enqueue)(struct task_struct *p, __u64 enq_flags);
@@ -148,6 +157,8 @@ struct sched_ext_ops {
     void (*disable)(struct task_struct *p);
     __s32 (*init)(void);
     void (*exit)(struct scx_exit_info *info);
+    void (*cpu_acquire)(__s32 cpu, struct scx_cpu_acquire_args *args);
+    void (*cpu_release)(__s32 cpu, struct scx_cpu_release_args *args);
     __u32 dispatch_max_batch;
     __u64 flags;
     __u32 timeout_ms;
@@ -180,6 +191,7 @@ KERNEL(int, scx_bpf_error_bstr, char *format, unsigned long long *data, __u32 by
 KERNEL(__s32, scx_bpf_task_cpu, const struct task_struct *p)
 KERNEL(bool, scx_bpf_task_running, const struct task_struct *p)
 KERNEL(__u64, scx_bpf_now, void)
+KERNEL(__u32, scx_bpf_reenqueue_local, void)
 KERNEL(__u32, scx_bpf_nr_cpu_ids, void)
 KERNEL(void *, bpf_obj_new_impl, __u64 type, void *meta)
 KERNEL(int, bpf_iter_num_new, struct bpf_iter_num *it, int start, int end)

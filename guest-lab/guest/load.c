@@ -14,7 +14,9 @@
  *   family    B us after the moment of `go` starts a child NAMEk; both use A us of CPU time
  *   narrow    B us after the moment of `go` uses A us, confines itself to a CPU of the mask C on which it is not, says so in
  *             the trace, and runs and sleeps for 200 ms; with B of -1 it begins at once and waits for no moment
+ *   beat      uses A us of CPU time, sleeps B us
  *   go        opens the gate of all that wait for a moment, which is in A us
+ * KIND may begin with `at:US:`: it begins so many us after the moment of `go`, and SECONDS count from then on.
  * CPUS is a hexadecimal mask or -, POLICY is other, batch, idle or fifo:N. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -207,6 +209,14 @@ static void use_us(long us)
         run_us(20);
 }
 
+static void beat(void)
+{
+    while (going()) {
+        use_us(a);
+        sleep_us(b);
+    }
+}
+
 static int family(const char *name)
 {
     pid_t child = fork();
@@ -281,6 +291,13 @@ int main(int count, char **words)
         perror(words[2]);
         return 2;
     }
+    if (!strncmp(kind, "at:", 3) && strchr(kind + 3, ':')) {
+        if (await(atol(kind + 3))) {
+            perror(words[2]);
+            return 1;
+        }
+        kind = strchr(kind + 3, ':') + 1;
+    }
     end = clock_ns(CLOCK_MONOTONIC) + (int64_t)(atof(words[6]) * 1e9);
     a = count > 7 ? atol(words[7]) : 0;
     b = count > 8 ? atol(words[8]) : 0;
@@ -313,6 +330,8 @@ int main(int count, char **words)
             run_us(a);
             sleep_us(b);
         }
+    } else if (!strcmp(kind, "beat")) {
+        beat();
     } else if (!strcmp(kind, "periodic")) {
         periodic();
     } else if (!strcmp(kind, "forks")) {

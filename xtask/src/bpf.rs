@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 /// The recorder, the scheduler of the sched_ext driver, and what tests of the simulator run under a
 /// made-up kernel: source and object of each.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("bpf/sched.bpf.c", "bpf/sched.bpf.o"),
     ("bpf/ext.bpf.c", "bpf/ext.bpf.o"),
     ("bpf/sim/kernel.bpf.c", "bpf/sim/kernel.bpf.o"),
@@ -16,6 +16,8 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("bpf/sim/trace.bpf.c", "bpf/sim/trace.bpf.o"),
     ("bpf/sim/faults.bpf.c", "bpf/sim/faults.bpf.o"),
     ("bpf/sim/missing.bpf.c", "bpf/sim/missing.bpf.o"),
+    ("bpf/sim/log.bpf.c", "bpf/sim/log.bpf.o"),
+    ("bpf/sim/release.bpf.c", "bpf/sim/release.bpf.o"),
 ];
 
 /// Builds, compares, and with `--write` replaces the objects.

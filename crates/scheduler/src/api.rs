@@ -346,6 +346,11 @@ pub struct Needs {
     /// One lock guards the decisions of all CPUs; [`Work::Lock`](crate::Work::Lock) counts its
     /// holds.
     pub one_lock: bool,
+    /// It counts the instructions and calls of its own code ([`Work::Instruction`],
+    /// [`Work::Call`](crate::Work::Call)), which then have a price.
+    ///
+    /// [`Work::Instruction`]: crate::Work::Instruction
+    pub counts_code: bool,
     /// It keeps its own marks of what its tasks do: while they run it does not read what that
     /// changes in their [`TaskView`](crate::TaskView)s (`released`, `runnable`, `on_cpu`,
     /// `last_cpu`, `ran`, `entered`). Read in `init`, in `resync` and of a task that is created it

@@ -86,11 +86,15 @@ pub enum Work {
     Account,
     /// Tasks moved between run queues.
     Move,
+    /// Instructions of a scheduler in BPF.
+    Instruction,
+    /// Kernel functions and helpers that it called.
+    Call,
 }
 
 impl Work {
     /// Number of kinds.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 10;
     /// All of them.
     pub const ALL: [Work; Work::COUNT] = [
         Work::Scan,
@@ -101,6 +105,8 @@ impl Work {
         Work::RemoteLine,
         Work::Account,
         Work::Move,
+        Work::Instruction,
+        Work::Call,
     ];
 }
 

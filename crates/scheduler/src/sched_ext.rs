@@ -21,13 +21,15 @@
 //! | `dequeue` for each `enqueue` (7.x), or only when the core takes the task (6.12) | `ops_dequeue` | modelled | |
 //! | idle CPU with SMT, cache and node | `scx_select_cpu_dfl` | modelled; one mask for all nodes | |
 //! | `update_idle` | `__scx_update_idle` | modelled; each CPU is also said to idle once at the start, as soon comes of kernel threads on a real machine | |
+//! | tasks that run at once or go back (`SCX_ENQ_IMMED`, 7.x) | `dsq_inc_nr`, `reenq_local` | modelled | guests: scx_beerland in `sched-ext-objects` |
 //! | kicks | `kick_cpus_irq_workfn` | modelled but for `SCX_KICK_WAIT`, which does not wait | |
 //! | watchdog | `check_rq_for_timeouts` | exact, not by halves of the timeout | `a_lost_task_is_found_by_the_watchdog` |
 //! | error exits | `scx_error` | the run ends, with the kernel's words; tasks do not go back to fair | `faults_end_the_run_with_a_reason` |
 //! | `SCX_OPS_SWITCH_PARTIAL` | | every fair task counts as SCHED_EXT | |
-//! | RT and deadline tasks run above the class | `pick_next_task`, `put_prev_task_scx` | simplified: [`above`] | `real_time_tasks_run_above_a_scheduler_in_bpf` |
+//! | RT and deadline tasks run above the class; `cpu_release`, `cpu_acquire` | `pick_next_task`, `put_prev_task_scx`, `switch_class` | simplified: [`above`] | `real_time_tasks_run_above_a_scheduler_in_bpf` |
+//! | flags of callbacks: those of the core (NOCLOCK, INITIAL, MIGRATED, …) too | kernel/sched/core.c, sched.h | modelled | guests: `sched-ext-objects` |
 //! | deadline servers, bypass, core scheduling, sub-schedulers | | omitted | |
-//! | time of decisions | | omitted: instructions and calls have no price of their own; what a decision costs is the machine's | |
+//! | time of decisions | | the machine's costs, and a price for each instruction and each call (`bpf_thousand_ns`, `bpf_call_ns`); what the kernel does for a call has no price of its own | `instructions_and_calls_take_time` |
 
 mod above;
 mod calls;
@@ -39,6 +41,7 @@ mod kernel;
 mod layout;
 mod ops;
 mod options;
+mod profile;
 mod queues;
 mod setup;
 mod source;
@@ -46,13 +49,18 @@ mod tasks;
 
 pub use inspect::{Callback, Inspection, KernelView, ListedMap, inspect};
 pub use options::BpfOption;
+pub use profile::{Each, Profile, ProfileCall, WORDS};
 pub use schedlab_bpf::{BpfError, Btf};
-pub use source::{ObjectError, Source, is_object, path_of, provide};
+pub use source::{
+    ObjectError, PROFILE, Printed, Prints, Source, build_printing, check_option, is_object,
+    path_of, provide, provide_profile,
+};
 pub(crate) use source::{build, check};
 
 use crate::registry::{Entry, Family};
 use crate::{
-    CellLock, Change, Cmd, Cx, Lock, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, World,
+    CellLock, Change, Cmd, Cx, Lock, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, Work,
+    World,
 };
 use kernel::{Kernel, Step};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
@@ -68,12 +76,17 @@ pub(crate) const ENTRY: Entry = Entry {
     family: Family::SchedExt,
     proposed_live: false,
     knobs: Vec::new,
-    build: |_, _| Box::new(SchedExt { source: None, state: CellLock::new(State::default()) }),
+    build: |_, _| {
+        let state = CellLock::new(State::default());
+        Box::new(SchedExt { source: None, prints: None, state })
+    },
 };
 
 /// A scheduler in BPF.
 pub(crate) struct SchedExt {
     source: Option<Arc<Source>>,
+    /// Where the texts of its programs go.
+    prints: Option<Prints>,
     state: CellLock<State>,
 }
 
@@ -86,13 +99,15 @@ struct State {
 
 impl SchedExt {
     pub(crate) fn new(source: Arc<Source>) -> SchedExt {
-        SchedExt { source: Some(source), state: CellLock::new(State::default()) }
+        SchedExt { source: Some(source), prints: None, state: CellLock::new(State::default()) }
     }
 
     fn load(&self, world: &World) -> Result<Box<Kernel>, String> {
         let source = self.source.as_ref().ok_or("no object was given: write bpf:FILE.bpf.o")?;
         let kernel = setup::build(source, world);
-        kernel.map(Box::new).map_err(|why| format!("{}: {why}", source.path))
+        let mut kernel = kernel.map_err(|why| format!("{}: {why}", source.path))?;
+        kernel.prints = self.prints.is_some();
+        Ok(Box::new(kernel))
     }
 
     /// Runs `f` on the kernel, and passes on what it asks for.
@@ -114,6 +129,15 @@ impl SchedExt {
             }
         }
         kernel.asked = 0;
+        let (code, calls) = (kernel.vm.executed, kernel.calls);
+        let new = |now: u64, before: u64| u32::try_from(now - before).unwrap_or(u32::MAX);
+        cx.did(Work::Instruction, new(code, kernel.priced.0));
+        cx.did(Work::Call, new(calls, kernel.priced.1));
+        kernel.priced = (code, calls);
+        if let Some(prints) = &self.prints {
+            let mut prints = prints.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            prints.append(&mut kernel.printed);
+        }
         kernel.cmds.drain(..).for_each(|cmd| cx.push(cmd));
         result
     }
@@ -129,6 +153,7 @@ impl Scheduler for SchedExt {
             global_timers: 1,
             saved: true,
             own_marks: true,
+            counts_code: true,
             ..Needs::default()
         }
     }
@@ -167,7 +192,10 @@ impl Scheduler for SchedExt {
         }
         self.with(cx, |kernel| {
             kernel.vm.random = cx.rand() | 1;
+            let profile = self.source.as_ref().and_then(|source| source.profile.clone());
+            profile.as_ref().map_or(Ok(()), |one| one.call(kernel, cx.world, false))?;
             kernel.enable(cx.world)?;
+            profile.as_ref().map_or(Ok(()), |one| one.call(kernel, cx.world, true))?;
             kernel.cmds.push(Cmd::Arm(WATCHDOG, Ns(kernel.vm.now + kernel.timeout)));
             Ok(())
         });
@@ -186,7 +214,7 @@ impl Scheduler for SchedExt {
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
         self.with(cx, |kernel| {
             kernel.above.leave(task.index());
-            kernel.dequeue(task.index(), false, ops::enq::DEQ_SLEEP)?;
+            kernel.dequeue(task.index(), false, ops::enq::DEQ_SLEEP | ops::enq::NOCLOCK)?;
             if cx.task(task).alive { Ok(()) } else { kernel.exit_task(task.index()) }
         });
     }
@@ -208,7 +236,16 @@ impl Scheduler for SchedExt {
             if let Some(t) = prev
                 && why != Prev::Runnable
             {
-                let flags = if why == Prev::Migrating { 0 } else { ops::enq::DEQ_SLEEP };
+                // A task that exits goes through its group once more (`sched_autogroup_exit_task`).
+                if why == Prev::Exited && kernel.layout.autogroup.1 > 0 {
+                    kernel.change(t, |_| Ok(()))?;
+                }
+                let special = ops::enq::SPECIAL[kernel.rules.bits()];
+                let flags = match why {
+                    Prev::Migrating => ops::enq::NOCLOCK,
+                    Prev::Exited => ops::enq::DEQ_SLEEP | ops::enq::NOCLOCK | special,
+                    _ => ops::enq::DEQ_SLEEP | ops::enq::NOCLOCK,
+                };
                 kernel.dequeue(t, true, flags)?;
                 let addr = kernel.tasks[t].addr;
                 let switches = kernel.get(addr, kernel.layout.nvcsw) + 1;

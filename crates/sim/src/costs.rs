@@ -153,6 +153,10 @@ costs! {
     wake_hold_ns,
     /// Handing over a lock that is shared by all CPUs, for each CPU that waits for it.
     handoff_ns,
+    /// A thousand instructions of a scheduler in BPF, compiled by the kernel.
+    bpf_thousand_ns,
+    /// Each kernel function or helper that such a scheduler calls.
+    bpf_call_ns,
 }
 
 impl Costs {
@@ -248,6 +252,8 @@ impl Costs {
             other_resume_ns: Ns(3_400),
             fair_enter_ns: Ns(2_400),
             rt_enter_ns: Ns(1_100),
+            bpf_thousand_ns: Ns(1_000),
+            bpf_call_ns: Ns(38),
             ..Costs::oracle_6_12()
         }
     }
@@ -259,7 +265,7 @@ impl Costs {
     /// by hand so that the sums come out: a wakeup and switch on the same CPU 2.0 us (0.5 call, 0.9
     /// to the record, 0.6 after it); a wakeup of an idle CPU 27 us (12 IPI, 15 idle exit); a FIFO
     /// sleep of 1 ms ends 26 us late (10 timer, 15 idle exit, 1 switch). Cache refill is not
-    /// measured there and stays 0.
+    /// measured there and stays 0. Instructions and calls of BPF: there, 5.
     pub fn modern_vm() -> Costs {
         Costs {
             timer_to_wake_ns: Ns(10_000),
@@ -276,6 +282,8 @@ impl Costs {
             switch_enter_ns: Ns(600),
             ipi_send_ns: Ns(100),
             ipi_latency_ns: Ns(12_000),
+            bpf_thousand_ns: Ns(300),
+            bpf_call_ns: Ns(30),
             ..Costs::default()
         }
     }
@@ -329,6 +337,8 @@ impl Costs {
             wake_hold_ns: Ns(100),
             handoff_ns: Ns(100),
             hot_lines: 4_096,
+            bpf_thousand_ns: Ns(300),
+            bpf_call_ns: Ns(30),
             ..Costs::default()
         }
     }
@@ -345,6 +355,11 @@ impl Costs {
         ]
         .iter()
         .any(|price| *price > Ns::ZERO)
+    }
+
+    /// Returns whether the instructions and calls of a scheduler in BPF have a price.
+    pub fn prices_code(&self) -> bool {
+        self.bpf_thousand_ns > Ns::ZERO || self.bpf_call_ns > Ns::ZERO
     }
 
     /// Returns a preset by name.

@@ -1,4 +1,7 @@
-//! Schedulers in BPF that a user names: their files, and the kernel's types that they need.
+//! Schedulers in BPF that a user names: their files, their profiles, and the kernel's types that
+//! they need.
+
+mod profile;
 
 use crate::StudyError;
 use schedlab_model::text::shown;
@@ -12,6 +15,9 @@ use std::sync::Arc;
 const OBJECT_MAX: u64 = 64 << 20;
 /// The largest file with a kernel's types: a vmlinux with debug information has a gigabyte.
 const KERNEL_MAX: u64 = 2 << 30;
+
+/// The largest profile that is read.
+const PROFILE_MAX: u64 = 1 << 20;
 
 /// How a kernel's types are had.
 const HOW: &str = "--kernel-btf FILE names the kernel's types: /sys/kernel/btf/vmlinux of a machine \
@@ -49,8 +55,33 @@ pub fn read<'a>(
         let file = file.map_err(|error| object(error.to_string()))?;
         sched_ext::provide(path, &file, &kernel).map_err(|error| object(error.why()))?;
     }
+    profiles(&specs)?;
     for spec in specs {
         registry::check(spec)?;
+    }
+    Ok(())
+}
+
+/// Reads the profiles of schedulers in BPF (`?profile=FILE`), each once.
+fn profiles(specs: &[&SchedulerSpec]) -> Result<(), StudyError> {
+    let named = specs.iter().flat_map(|spec| {
+        let own = spec.knobs.iter().filter(|(name, _)| name == sched_ext::PROFILE);
+        own.map(move |(_, file)| (spec, file))
+    });
+    let mut read = BTreeSet::new();
+    for (spec, file) in named {
+        if !read.insert(file) {
+            continue;
+        }
+        let path = sched_ext::path_of(&spec.name).unwrap_or_default().to_owned();
+        let wrong = |why: String| KnobError::Object {
+            path: path.clone(),
+            why: format!("profile {}: {why}", shown(file)),
+        };
+        let bytes = schedlab_files::read_named(Path::new(file), PROFILE_MAX);
+        let bytes = bytes.map_err(|error| wrong(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| wrong("it is no text".to_owned()))?;
+        sched_ext::provide_profile(file, profile::parse(&text).map_err(wrong)?);
     }
     Ok(())
 }

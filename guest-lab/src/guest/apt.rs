@@ -103,12 +103,19 @@ impl Apt {
         Ok(list.lines().map(str::to_owned).collect())
     }
 
-    /// Fetches one package: the path of its file.
+    /// The versions that there are of a package.
+    pub(super) fn versions(&self, package: &str) -> Result<Vec<String>> {
+        let list = self.run("apt-cache", &["madison", package], &self.folder)?;
+        let version = |line: &str| line.split('|').nth(1).map(|word| word.trim().to_owned());
+        Ok(list.lines().filter_map(version).collect())
+    }
+
+    /// Fetches one package, of a version with `NAME=VERSION`: the path of its file.
     pub(super) fn download(&self, package: &str) -> Result<PathBuf> {
         let into = self.folder.join("packages");
         std::fs::create_dir_all(&into)?;
         self.run("apt-get", &["download", "-q", package], &into)?;
-        let begins = format!("{package}_");
+        let begins = format!("{}_", package.split('=').next().unwrap_or(package));
         files(&into)?
             .into_iter()
             .find(|path| {
@@ -144,19 +151,19 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The folder `name` of the store with everything that these packages of a suite need, fetched and
+/// The folder `name` of the store with everything that these packages of suites need, fetched and
 /// unpacked when it is not there yet.
 pub(super) fn unpacked(
     store: &Store,
     name: &str,
     what: &str,
-    suite: &str,
+    suites: &[&str],
     packages: &[&str],
 ) -> Result<PathBuf> {
     let tree = store.folder(name)?;
     let done = tree.join("unpacked");
     if !done.exists() {
-        let apt = Apt::open(&store.folder(&format!("apt-{name}"))?, &[suite])?;
+        let apt = Apt::open(&store.folder(&format!("apt-{name}"))?, suites)?;
         let packages = store.fetching(what, || apt.download_all(packages))?;
         for package in &packages {
             unpack(package, &tree, &[])?;

@@ -3,7 +3,7 @@
 use super::kernels::Kernel;
 use super::machine::{Clock, Machine};
 use super::store::Store;
-use super::{conformance, drivers, foreign, messages, switches};
+use super::{conformance, drivers, foreign, messages, objects, switches};
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -254,6 +254,39 @@ pub(super) const TESTS: &[Test] = &[
         kernels: messages::KERNELS,
         limit_s: 240,
         judge: Some(messages::judge),
+        ..USUAL
+    },
+    Test {
+        name: "sched-ext-objects",
+        about: "the same sched_ext objects (the kernel's samples, some of scx) in the kernel and in \
+                the simulator: shares, turns, waits on one CPU",
+        machine: Machine { cpus: 1, ..Machine::usual(Clock::Virtual) },
+        kernels: &["7.2"],
+        limit_s: 900,
+        judge: Some(objects::judge_one),
+        more: Some(objects::one),
+        ..USUAL
+    },
+    Test {
+        name: "sched-ext-objects-4",
+        script_of: Some(("", "sched-ext-objects")),
+        about: "the same on four CPUs, with the choice of idle ones",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["7.2"],
+        limit_s: 900,
+        judge: Some(objects::judge_four),
+        more: Some(objects::four),
+        ..USUAL
+    },
+    Test {
+        name: "sched-ext-objects-smt",
+        script_of: Some(("", "sched-ext-objects")),
+        about: "the same on two cores of two hardware threads",
+        machine: Machine { threads: 2, ..Machine::usual(Clock::Virtual) },
+        kernels: &["7.2"],
+        limit_s: 900,
+        judge: Some(objects::judge_smt),
+        more: Some(objects::smt),
         ..USUAL
     },
     Test {

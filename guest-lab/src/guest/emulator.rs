@@ -19,7 +19,7 @@ pub(super) struct Emulator {
 impl Emulator {
     /// Fetches and unpacks what is missing.
     pub(super) fn get(store: &Store) -> Result<Emulator> {
-        let tree = apt::unpacked(store, "emulator", "QEMU and busybox", SUITE, &PACKAGES)?;
+        let tree = apt::unpacked(store, "emulator", "QEMU and busybox", &[SUITE], &PACKAGES)?;
         let emulator = Emulator { tree };
         emulator.version().context("QEMU does not start")?;
         Ok(emulator)

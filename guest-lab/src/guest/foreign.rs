@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 const EXAMPLE: &str = "scx_cpu0";
 /// What of the source the example's makefile reads: itself, libbpf and bpftool, which it builds
 /// first.
-const READ: [&str; 6] =
+pub(super) const READ: [&str; 6] =
     ["tools", "include", "scripts", "arch/x86/include", "kernel/bpf/disasm.[ch]", "Makefile"];
 /// What builds it, and the package of Debian that has it.
 const BUILDERS: [(&str, &str); 4] =
@@ -56,7 +56,7 @@ fn program(store: &Store, kernel: &Kernel) -> Result<PathBuf> {
         apt::unpack(&file, &work, &[])?;
         std::fs::remove_file(file)?;
     }
-    unpack(&work, &source)?;
+    unpack(&work, &source, &READ)?;
     let types = work.join("usr/include/x86_64-linux-gnu/linux/bpf/vmlinux.h");
     let at = work.join(&source).join("tools/sched_ext");
     let made = Command::new("make")
@@ -78,7 +78,8 @@ fn program(store: &Store, kernel: &Kernel) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn builders() -> Result<()> {
+/// Refuses a machine without what builds the kernel's examples.
+pub(super) fn builders() -> Result<()> {
     let programs = BUILDERS.iter().filter(|(name, _)| !is_installed(name));
     let headers = HEADERS.iter().filter(|(name, _)| !Path::new("/usr/include").join(name).exists());
     let missing: Vec<&str> = programs.chain(headers).map(|(_, package)| *package).collect();
@@ -91,14 +92,14 @@ fn builders() -> Result<()> {
 }
 
 /// Unpacks what is read of the source, which is packed in its package again.
-fn unpack(work: &Path, source: &str) -> Result<()> {
+pub(super) fn unpack(work: &Path, source: &str, read: &[&str]) -> Result<()> {
     let packed = work.join(format!("usr/src/{source}.tar.xz"));
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--xz", "--wildcards", "--directory"])
         .arg(work)
         .arg("--file")
         .arg(&packed);
-    tar.args(READ.map(|path| format!("{source}/{path}")));
+    tar.args(read.iter().map(|path| format!("{source}/{path}")));
     ensure!(tar.status().context("tar")?.success(), "{} cannot be unpacked", packed.display());
     Ok(())
 }

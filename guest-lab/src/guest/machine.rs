@@ -26,6 +26,8 @@ pub(super) enum Clock {
 pub(super) struct Machine {
     pub(super) clock: Clock,
     pub(super) cpus: u32,
+    /// Hardware threads of a core.
+    pub(super) threads: u32,
     pub(super) memory_mib: u32,
     /// More words for the kernel's command line.
     pub(super) arguments: &'static str,
@@ -34,7 +36,7 @@ pub(super) struct Machine {
 impl Machine {
     /// Four CPUs and 1 GiB.
     pub(super) const fn usual(clock: Clock) -> Machine {
-        Machine { clock, cpus: 4, memory_mib: 1024, arguments: "" }
+        Machine { clock, cpus: 4, threads: 1, memory_mib: 1024, arguments: "" }
     }
 }
 
@@ -122,8 +124,13 @@ fn arguments(machine: &Machine) -> String {
              filter-buffer,id=f0,netdev=n0,queue=rx,interval=200"
         }
     };
+    let threads = match machine.threads {
+        1 => String::new(),
+        threads => format!(",sockets=1,cores={},threads={threads}", machine.cpus / threads),
+    };
     format!(
-        "-nodefaults -no-reboot -display none -monitor stdio -machine q35 {clock} -smp {} -m {}",
+        "-nodefaults -no-reboot -display none -monitor stdio -machine q35 {clock} -smp {}{threads} \
+         -m {}",
         machine.cpus, machine.memory_mib
     )
 }

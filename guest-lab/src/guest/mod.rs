@@ -16,6 +16,7 @@ mod kernels;
 mod machine;
 mod matrix;
 mod messages;
+mod objects;
 mod options;
 mod pairs;
 mod store;
@@ -81,6 +82,11 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
     if lists(&options, &store)? {
         return Ok(ExitCode::SUCCESS);
     }
+    if options.again {
+        let bad = again(&tree, &store, &options)?;
+        println!("guest: {}", faults(bad));
+        return Ok(ExitCode::from(u8::from(bad > 0)));
+    }
     let (emulator, kernels) = match fetch(&store, &options) {
         Ok(fetched) => fetched,
         Err(error) if std::env::var("CI").is_ok_and(|ci| ci == "true") => return Err(error),
@@ -138,6 +144,25 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
     }
     println!("guest: {} in {:.0} s", faults(bad), begin.elapsed().as_secs_f64());
     Ok(ExitCode::from(u8::from(bad > 0)))
+}
+
+/// Judges what the last boots of these tests left: how many faults there are.
+fn again(tree: &Path, store: &Store, options: &Options) -> Result<usize> {
+    let mut bad = 0;
+    for kernel in kernels::get(store, &options.kernels)? {
+        let runs = tree.join("target/guest/runs").join(&kernel.release);
+        for test in TESTS.iter().filter(|test| options.tests.iter().any(|name| name == test.name)) {
+            let folder = runs.join(test.name);
+            let console = folder.join("console.txt");
+            let Ok(text) = std::fs::read_to_string(&console) else {
+                println!("== {}: {} was not booted alone", kernel.name, test.name);
+                continue;
+            };
+            println!("== {} ({}): judged again", kernel.name, kernel.release);
+            bad += judge(test, &transcript::read(&text), &folder);
+        }
+    }
+    Ok(bad)
 }
 
 /// Prints the tests or the versions of the kernels, where no more is asked for. Returns whether

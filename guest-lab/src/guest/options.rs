@@ -26,6 +26,8 @@ pub(super) struct Options {
     pub(super) pairs: Option<Pairs>,
     /// The program to test; `None`: that of this tree, built anew.
     pub(super) program: Option<PathBuf>,
+    /// Judge what the last boots left, and boot nothing.
+    pub(super) again: bool,
 }
 
 /// What `--pairs` records.
@@ -105,6 +107,9 @@ pub struct GuestArgs {
     /// Test this program, not that of this tree
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// Judge what the last boots of these tests left, and boot nothing
+    #[arg(long, requires = "tests")]
+    again: bool,
 }
 
 fn kernel(text: &str) -> Result<String, String> {
@@ -136,6 +141,7 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
             long: args.long,
         }),
         program: args.program,
+        again: args.again,
     };
     options.tests.extend(super::table::tests().filter(|_| args.table));
     options.tests.extend(args.matrix.then(|| super::matrix::TEST.to_owned()));

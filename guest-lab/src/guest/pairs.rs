@@ -268,7 +268,7 @@ fn root(store: &Store, server: &Server) -> Result<Vec<u8>> {
             std::os::unix::fs::symlink(target, root.join(link))?;
         }
     }
-    apt::unpacked(store, &name, server.name, SUITE, server.packages)?;
+    apt::unpacked(store, &name, server.name, &[SUITE], server.packages)?;
     let mut archive = Archive::default();
     archive.folder("srv");
     add(&mut archive, &root, &root, "srv")?;

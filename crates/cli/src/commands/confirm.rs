@@ -10,8 +10,9 @@ use crate::{origin, output};
 use anyhow::{Context, bail};
 use schedlab_lab::confirm::{ConfirmPlan, LiveDriver, confirm};
 use schedlab_live::RunDir;
+use schedlab_model::text::shown;
 use schedlab_model::{CpuSet, Ns};
-use schedlab_scheduler::{SchedulerList, SchedulerSpec};
+use schedlab_scheduler::{SchedulerList, SchedulerSpec, sched_ext};
 use schedlab_trace::Recording;
 use std::path::{Path, PathBuf};
 
@@ -103,6 +104,15 @@ pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
         bail!("{}", without_command(args.file.as_deref())?);
     }
     long_enough("--for", args.round)?;
+    let mut named = args.schedulers.iter().flat_map(|list| &list.0);
+    if let Some(object) = named.find(|spec| sched_ext::is_object(&spec.name)) {
+        bail!(
+            "{}: confirm runs schedlab's own schedulers on real threads, and an object is loaded by \
+             its own user-space program. Load it, and compare it with the kernel's scheduler by \
+             docs/guide/sched-ext-gate.sh; what it would do here `compare` and `tune` say",
+            shown(&object.name)
+        );
+    }
     let plan = ConfirmPlan {
         base: args.file.clone(),
         schedulers: args.schedulers.iter().flat_map(|list| list.0.clone()).collect(),

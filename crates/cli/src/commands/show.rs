@@ -1,6 +1,6 @@
 //! `schedlab show`
 
-use super::compare::request::{RequestArgs, Serve};
+use super::compare::request::{RequestArgs, ServeAndTypes};
 use crate::exit::Exit;
 use crate::format::{FormatArgs, ResultFormat, paragraphs};
 use crate::origin::origin;
@@ -48,6 +48,7 @@ Examples:
   schedlab show a.slt --task 'redis*' --around worst --report worst.html     of their longest wait
   schedlab show a.slt --latency --format parquet > waits.parquet
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
+  schedlab show two-hogs --timehist --scheduler bpf:mine.bpf.o --kernel-btf vmlinux
   schedlab show xen-bare-caps --scheduler xen-credit2 --variant 'cap 25' --xl --xenalyze
 
 Several analyses may be asked for at once. An analysis that needs more than the recording has \
@@ -65,7 +66,7 @@ pub(crate) struct ShowArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<String>,
     #[command(flatten)]
-    pub(crate) serve: RequestArgs<Serve>,
+    pub(crate) serve: RequestArgs<ServeAndTypes>,
     /// Show only this CPU
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
@@ -180,6 +181,7 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     orders_rows(args)?;
     let working = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
+    read_objects(args, &found)?;
     if args.format.is_parquet() {
         one_table(args)?;
     }
@@ -242,6 +244,15 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         drop(working);
     }
     Ok(Exit::Done)
+}
+
+/// Reads the scheduler in BPF under which a scenario is simulated.
+fn read_objects(args: &ShowArgs, found: &Found) -> anyhow::Result<()> {
+    let of_scenario = match found {
+        Found::Scenario(scenario) if args.scheduler.is_none() => scenario.schedulers.first(),
+        _ => None,
+    };
+    Ok(args.serve.0.read_schedulers(args.scheduler.iter().chain(of_scenario))?)
 }
 
 /// Analyses whose rows are in the order of time or of CPUs.

@@ -1,6 +1,6 @@
 //! `schedlab tune`
 
-use super::compare::request::{Replay, RequestArgs, ServeAndPart};
+use super::compare::request::{ReplayAndTypes, RequestArgs, ServeAndPart};
 use crate::ending::{Ending, nothing_yet};
 use crate::exit::Exit;
 use crate::format::FormatArgs;
@@ -14,9 +14,9 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
 use schedlab_study::compare::{RecordedInput, ReplayFrom, modelled_by};
 use schedlab_study::deploy::Format;
-use schedlab_study::gallery;
+use schedlab_study::gallery::{self, Found};
 use schedlab_study::input::Input;
-use schedlab_study::tune::{Aim, Best, HeldOut, TuneOptions, Tuned, tune};
+use schedlab_study::tune::{Aim, Best, Dimension, HeldOut, TuneOptions, Tuned, tune};
 use schedlab_trace::import::Purpose;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,8 @@ Examples:
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,10,19' \\
                           --validate other.slt
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,19' --deploy shell
+  schedlab tune two-hogs --goal 'yes run p50 < 6ms' --scheduler bpf:mine.bpf.o \
+                         --kernel-btf vmlinux --space 'slice_ns=1ms..20ms'
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,19' --from 1s --to 3s
 
 A goal is 'SUBJECT METRIC' or 'SUBJECT METRIC OP VALUE': the number that is to become better, and \
@@ -44,8 +46,8 @@ beyond it is no answer.
 
 A dimension (--space) is 'TARGET KEY=LOW..HIGH' or 'TARGET KEY=V1,V2' with the targets and keys \
 of `compare --variant`, \
-'KNOB=LOW..HIGH' for a knob of the scheduler, KNOB alone for all values that it allows, or \
-'scheduler=S1,S2'. Up to three. Before a ';' stand settings that every value has, such as \
+'KNOB=LOW..HIGH' for a knob of the scheduler (an option of a sched_ext object), KNOB alone for all \
+values that it allows, or 'scheduler=S1,S2'. Up to three. Before a ';' stand settings that every value has, such as \
 the group of a limit.
 
 Every combination is tried where --trials allows that, else settings that fill the space evenly. \
@@ -90,7 +92,7 @@ pub(crate) struct TuneArgs {
     #[arg(short, long, value_name = "SCHEDULER")]
     scheduler: Option<SchedulerSpec>,
     #[command(flatten)]
-    replay: RequestArgs<Replay>,
+    replay: RequestArgs<ReplayAndTypes>,
     #[command(flatten)]
     request: RequestArgs<ServeAndPart>,
     /// Check the result on this recording, which the search does not use (may be given several
@@ -124,6 +126,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     if let Some((option, why)) = request.without_meaning(&found, &args.input) {
         bail!("--{} {why}", option.flag);
     }
+    read_objects(args, &found)?;
     let input = Input::read(found, from, &request.window(), Purpose::Replay)?;
     let held_out: Vec<RecordedInput> = args
         .validate
@@ -158,6 +161,18 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     };
     output::write(args.output.as_deref(), &text)?;
     Ok(if tuned.trusted && tuned.partial.is_none() { Exit::Done } else { Exit::Untrusted })
+}
+
+/// Reads the schedulers in BPF that are searched.
+fn read_objects(args: &TuneArgs, found: &Found) -> anyhow::Result<()> {
+    let of_scenario = match found {
+        Found::Scenario(scenario) if args.scheduler.is_none() => scenario.schedulers.first(),
+        _ => None,
+    };
+    let searched: Vec<SchedulerSpec> =
+        args.space.iter().flat_map(|text| Dimension::schedulers(text)).collect();
+    let all = args.scheduler.iter().chain(of_scenario).chain(&searched);
+    Ok(args.replay.0.read_schedulers(all)?)
 }
 
 /// Returns the best setting so far in a line.

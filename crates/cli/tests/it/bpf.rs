@@ -87,7 +87,117 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let ran = schedlab(&[&other[..], &["bpf/sched.bpf.o"]].concat());
     assert!(ran.code == 2 && ran.stderr.contains("built without sched_ext"), "{}", ran.stderr);
     let ran = schedlab(&["show", "two-hogs", "--scheduler", "bpf:bpf/sim/fair.bpf.o", "--blame"]);
-    assert!(ran.code == 2 && ran.stderr.contains("runs no schedulers in BPF"), "{}", ran.stderr);
+    assert!(ran.code == 2 && ran.stderr.contains("--kernel-btf FILE names"), "{}", ran.stderr);
+    // It has a user half of its own, which schedlab does not run.
+    let ran = schedlab(&["confirm", "--scheduler", FAIR, "--", "true"]);
+    assert!(ran.code == 2 && ran.stderr.contains("sched-ext-gate.sh"), "{}", ran.stderr);
+}
+
+#[test]
+fn show_simulates_a_scenario_under_an_object() {
+    let words = ["show", "two-hogs", "--scheduler", FAIR, "--kernel-btf", KERNEL, "--slices"];
+    let ran = schedlab(&words);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    // Slices of 20 ms end at ticks of 4 ms.
+    assert!(ran.stdout.contains("24.0ms"), "{}", ran.stdout);
+    let ran = schedlab(&["show", "two-hogs", "--kernel-btf", KERNEL, "--slices"]);
+    assert!(ran.code == 2 && ran.stderr.contains("no scheduler in BPF"), "{}", ran.stderr);
+}
+
+#[test]
+fn tune_searches_options_of_an_object_and_objects() {
+    let tune = |space: &[&str], scheduler: &[&str]| {
+        let words = ["tune", "two-hogs", "--goal", "yes run p50 < 6ms", "--for", "2s"];
+        let more = ["--seeds", "1", "--kernel-btf", KERNEL, "--json"];
+        let space: Vec<&str> = space.iter().flat_map(|one| ["--space", one]).collect();
+        schedlab(&[&words[..], &more, scheduler, &space].concat())
+    };
+    let ran = tune(&["slice_ns=2ms,20ms"], &["--scheduler", FAIR]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("scheduler slice_ns=2ms"), "{}", ran.stdout);
+    let both = format!("scheduler={FAIR}?slice_ns=1ms,fifo=true,linux-7.2");
+    let ran = tune(&[&both], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("?slice_ns=1ms,fifo=true\""), "{}", ran.stdout);
+    for (space, said) in
+        [("slice=1ms,2ms", "it has no option `slice`"), ("slice_ns", "says no bounds")]
+    {
+        let ran = tune(&[space], &["--scheduler", FAIR]);
+        assert!(ran.code == 2 && ran.stderr.contains(said), "{space}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_profile_sets_up_what_the_user_half_would() {
+    let folder = Folder::new("bpf-profile");
+    let file = |name: &str, text: &str| {
+        let path = folder.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let good = "scheduler = \"fair\"\n[options]\nslice_ns = \"4ms\"\nfifo = \"smt\"\n\
+                \"ops.flags\" = \"SCX_OPS_ENQ_EXITING | SCX_OPS_OF_LATER_KERNELS\"\n";
+    let good = file("good.toml", good);
+    let ran = compare(&format!("{FAIR}?profile={good}"), &["--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let plain = compare(&format!("{FAIR}?slice_ns=4ms"), &["--json"]);
+    let hash = |ran: &Ran| {
+        let study: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        study["rows"]
+            .as_array()
+            .expect("rows")
+            .iter()
+            .map(|row| row["event_hashes"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(hash(&ran), hash(&plain));
+    // What is chosen goes before the profile.
+    let chosen = compare(&format!("{FAIR}?profile={good},slice_ns=20ms"), &["--json"]);
+    assert_eq!(chosen.code, 0, "{}", chosen.stderr);
+    assert_ne!(ran.stdout, chosen.stdout);
+    for (name, text, said) in [
+        ("other.toml", "scheduler = \"simple\"\n", "is for the scheduler `simple`"),
+        ("bad.toml", "scheduler = \"fair\"\nslice = 1\n", "line 2: unknown field `slice`"),
+        ("none.toml", "scheduler = \"fair\"\n[options]\nslice = 1\n", "no option `slice`"),
+        ("word.toml", "scheduler = \"fair\"\n[options]\nslice_ns = \"soon\"\n", "is no number"),
+        (
+            "call.toml",
+            "scheduler = \"fair\"\n[[call]]\nprogram = \"enable\"\n",
+            "there is no such `syscall` program",
+        ),
+    ] {
+        let path = file(name, text);
+        let ran = compare(&format!("{FAIR}?profile={path}"), &[]);
+        assert!(ran.code == 2 && ran.stderr.contains(said), "{name}: {}", ran.stderr);
+    }
+}
+
+/// Two faults as changes of a scheduler bring them: a slice ten times as long, and a wakeup that is
+/// lost now and then.
+#[test]
+fn a_gate_finds_a_planted_regression() {
+    let folder = Folder::new("bpf-gate");
+    let scenario = "schedulers = [\"linux-7.2\"]\nduration = \"3s\"\nrepetitions = 3\n\
+                    [machine]\ncpus = 2\n\
+                    [[task]]\nname = \"hog\"\ncount = 4\nprogram = \"hog\"\n\
+                    [[task]]\nname = \"sleeper\"\ncount = 4\n\
+                    program = [\"run uniform 100us..1ms\", \"sleep exp 20ms\"]\n";
+    std::fs::write(folder.0.join("mine.toml"), scenario).unwrap();
+    let gate = |new: &str| {
+        let new = format!("bpf:bpf/sim/{new}");
+        let old = format!("{FAIR}?slice_ns=2ms");
+        let words = ["ci", "run", folder.0.to_str().unwrap(), "--kernel-btf", KERNEL];
+        let gate = ["--fail-if", "sleeper latency p90 > +20%"];
+        schedlab(&[&words[..], &["--scheduler", &new, "--against", &old], &gate].concat())
+    };
+    let same = gate("fair.bpf.o?slice_ns=2000us");
+    assert_eq!(same.code, 0, "{} {}", same.stdout, same.stderr);
+    let slow = gate("fair.bpf.o?slice_ns=20ms");
+    assert_eq!(slow.code, 1, "{} {}", slow.stdout, slow.stderr);
+    let lost = gate("faults.bpf.o?fault=4");
+    assert_eq!(lost.code, 2, "{} {}", lost.stdout, lost.stderr);
+    let lost = compare("bpf:bpf/sim/faults.bpf.o?fault=4", &[]);
+    assert!(lost.code == 2 && lost.stderr.contains("runnable task stall"), "{}", lost.stderr);
 }
 
 /// A recording has real-time threads of the kernel (migration/0), which run above the object.

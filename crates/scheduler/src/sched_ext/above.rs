@@ -2,8 +2,8 @@
 //! wait for it, and takes its next task there before the scheduler in BPF is asked.
 //!
 //! Simplified: round robin has no slices, deadline tasks are one level above real time without
-//! budgets or order by deadline, and nothing is throttled. `cpu_release` and `cpu_acquire` are not
-//! called.
+//! budgets or order by deadline, and nothing is throttled. `cpu_release` is called when a task
+//! above takes the CPU, `cpu_acquire` when the class looks for a task there again.
 
 use super::kernel::{Kernel, Step};
 use super::ops::Op;
@@ -30,6 +30,8 @@ struct AboveCpu {
     held: bool,
     /// The running task gave way.
     yielded: bool,
+    /// `cpu_release` came last, not `cpu_acquire`.
+    released: bool,
 }
 
 impl Above {
@@ -138,6 +140,7 @@ impl Kernel {
         let next = self.above.cpus[cpu].waiting.remove(0);
         if !self.above.cpus[cpu].held {
             self.hold(cpu, prev.filter(|_| own.is_none()))?;
+            self.release(cpu, next)?;
         }
         self.above.cpus[cpu].running = Some(next);
         if let Some(t) = own.filter(|_| why == Prev::Runnable && !yields) {
@@ -163,6 +166,12 @@ impl Kernel {
 
     /// The class has the CPU, or gets it back.
     fn decide_below(&mut self, cpu: usize, prev: Option<usize>) -> Step<Option<usize>> {
+        if std::mem::take(&mut self.above.cpus[cpu].released) {
+            let before = self.locked.replace(cpu);
+            let result = self.op(Op::CpuAcquire, cpu, &[cpu as u64, 0]);
+            self.locked = before;
+            result?;
+        }
         let next = self.decide(cpu, prev)?;
         if std::mem::take(&mut self.above.cpus[cpu].held) && next.is_none() {
             self.op(Op::UpdateIdle, cpu, &[cpu as u64, 1])?;
@@ -187,8 +196,30 @@ impl Kernel {
         }
         self.cpus[cpu].curr = None;
         self.above.cpus[cpu].held = true;
+        if self.has_immed(cpu) {
+            self.cpus[cpu].reenqueue_immed = true;
+        }
         let (rq, curr) = (self.rqs + self.rq_stride * cpu as u64, self.curr_addr(cpu));
         self.set(rq, self.layout.rq_curr, curr);
+        self.run_deferred(cpu)
+    }
+
+    /// Tells the scheduler that `next`, a task above the class, takes a CPU (`switch_class`).
+    fn release(&mut self, cpu: usize, next: usize) -> Step {
+        /// `SCX_CPU_PREEMPT_RT` and `SCX_CPU_PREEMPT_DL`.
+        const REASONS: [u64; 2] = [0, 1];
+        self.above.cpus[cpu].released = true;
+        if !self.has(Op::CpuRelease) {
+            return Ok(());
+        }
+        let (args, layout) = (self.args, self.layout);
+        let reason = REASONS[usize::from(self.above.level[next] == DEADLINE)];
+        self.set(args, layout.release_reason, reason);
+        self.set(args, layout.release_task, self.tasks[next].addr);
+        let before = self.locked.replace(cpu);
+        let result = self.op(Op::CpuRelease, cpu, &[cpu as u64, args]);
+        self.locked = before;
+        result?;
         self.run_deferred(cpu)
     }
 

@@ -14,15 +14,25 @@ impl Kernel {
     /// `try_to_wake_up`, or the first wakeup of a new task.
     pub(super) fn wake(&mut self, t: usize, kind: WakeKind, sync: bool) -> Step {
         let (prev, mask) = (self.tasks[t].cpu, self.tasks[t].mask);
-        let mut flags = enq::WAKEUP;
+        let mut flags = enq::NOCLOCK;
+        flags |= match kind {
+            WakeKind::New => enq::INITIAL[self.rules.bits()],
+            _ => enq::WAKEUP,
+        };
         let mut chosen = prev;
         if mask.count_ones() > 1 && kind != WakeKind::Migrated {
             let how = if kind == WakeKind::New { FORK } else { TTWU };
             chosen = self.select(t, prev, how | if sync { SYNC } else { 0 })?;
-            flags |= enq::CPU_SELECTED;
+            // A new task's flags do not say so (`wake_up_new_task`).
+            if kind != WakeKind::New {
+                flags |= enq::CPU_SELECTED;
+            }
         }
         if !self.allowed(t, chosen) || !self.cpus[chosen].online {
             chosen = self.fallback(t, prev);
+        }
+        if chosen != prev && kind != WakeKind::New {
+            flags |= enq::MIGRATED[self.rules.bits()];
         }
         if kind == WakeKind::Migrated {
             flags = 0;
@@ -95,7 +105,7 @@ impl Kernel {
         let (cpu, queued) = (self.tasks[t].cpu, self.tasks[t].queued);
         let running = self.runs_on(cpu) == Some(t);
         if queued {
-            self.dequeue(t, running, enq::DEQ_CHANGE)?;
+            self.dequeue(t, running, enq::DEQ_CHANGE | enq::CHANGED)?;
         }
         change(self)?;
         if !queued {
@@ -104,7 +114,7 @@ impl Kernel {
         self.tasks[t].queued = true;
         self.show_flags(t);
         let addr = self.tasks[t].addr;
-        self.op(Op::Runnable, cpu, &[addr, 0])?;
+        self.op(Op::Runnable, cpu, &[addr, enq::CHANGED])?;
         if running {
             self.tasks[t].exec_start = self.vm.now;
             self.op(Op::Running, cpu, &[addr])?;
@@ -114,7 +124,7 @@ impl Kernel {
             let to = self.fallback(t, cpu);
             self.set_cpu(t, to);
         }
-        self.do_enqueue(t, 0)?;
+        self.do_enqueue(t, enq::CHANGED)?;
         self.run_deferred(self.tasks[t].cpu)
     }
 
@@ -122,6 +132,9 @@ impl Kernel {
     pub(super) fn pick(&mut self, cpu: usize, prev: Option<usize>) -> Step<Option<usize>> {
         self.cpus[cpu].balancing = true;
         let kept = self.balance(cpu, prev);
+        if self.queues[cpu].tasks.len() > 1 && self.has_immed(cpu) {
+            self.cpus[cpu].reenqueue_immed = true;
+        }
         self.cpus[cpu].balancing = false;
         let next = match kept? {
             Some(prev) => Some(prev),
@@ -225,7 +238,10 @@ impl Kernel {
         let switches = self.get(addr, self.layout.nivcsw) + 1;
         self.set(addr, self.layout.nivcsw, switches);
         if self.slice(prev) > 0 {
-            return self.dispatch_enqueue(cpu, prev, enq::HEAD);
+            return match self.tasks[prev].immed {
+                true => self.do_enqueue(prev, enq::REENQ),
+                false => self.dispatch_enqueue(cpu, prev, enq::HEAD),
+            };
         }
         self.do_enqueue(prev, if idles { enq::LAST } else { 0 })
     }

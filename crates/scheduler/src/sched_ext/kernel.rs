@@ -4,8 +4,9 @@ use super::above::Above;
 use super::calls::Model;
 use super::layout::{Layout, Place};
 use super::ops::{Op, dsq};
+use super::source::Printed;
 use crate::Cmd;
-use schedlab_bpf::{Host, Object, Stop, Vm, run};
+use schedlab_bpf::{Host, Object, Stop, Vm, bstr, run};
 use schedlab_model::{CpuId, Ns, TaskId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(super) struct Task {
     pub(super) by_vtime: bool,
     /// Marked for direct dispatch: queue and flags.
     pub(super) direct: Option<(u64, u64)>,
+    /// It is in a local queue to run at once, or not to stay (`SCX_TASK_IMMED`, 7.x).
+    pub(super) immed: bool,
     pub(super) exec_start: u64,
     pub(super) sum_exec: u64,
     /// Runnable and waiting since.
@@ -60,7 +63,9 @@ pub(super) struct Cpu {
     /// It looks for its next task (`SCX_RQ_IN_BALANCE`).
     pub(super) balancing: bool,
     pub(super) deferred: Vec<usize>,
+    /// All of its local queue goes back to the scheduler, or those that were to run at once.
     pub(super) reenqueue: bool,
+    pub(super) reenqueue_immed: bool,
     /// The tick may stop: the running task's slice is endless.
     pub(super) tickless: bool,
     pub(super) smt: u64,
@@ -126,6 +131,13 @@ pub(super) struct Rules {
     pub(super) idle_topology: bool,
 }
 
+impl Rules {
+    /// Which of two values of a flag is the kernel's: that of 7.x, or that of 6.12.
+    pub(super) fn bits(self) -> usize {
+        usize::from(!self.dequeue_always)
+    }
+}
+
 /// See the module.
 pub(super) struct Kernel {
     pub(super) vm: Vm,
@@ -173,6 +185,13 @@ pub(super) struct Kernel {
     pub(super) cmds: Vec<Cmd>,
     pub(super) asked: u64,
     pub(super) above: Above,
+    /// Calls of kernel functions and helpers.
+    pub(super) calls: u64,
+    /// Instructions and calls that the driver was told of.
+    pub(super) priced: (u64, u64),
+    /// Texts of programs are kept.
+    pub(super) prints: bool,
+    pub(super) printed: Vec<Printed>,
 }
 
 /// What the kernel does after a program did what cannot be.
@@ -183,6 +202,7 @@ impl Host for Kernel {
         &mut self.vm
     }
     fn kfunc(&mut self, which: u32, args: [u64; 5]) -> Step<u64> {
+        self.calls += 1;
         match self.models.get(which as usize) {
             Some(Model::Generic(call)) => call(&mut self.vm, args),
             Some(Model::Own(call)) => call(self, args),
@@ -190,6 +210,10 @@ impl Host for Kernel {
         }
     }
     fn helper(&mut self, number: i32, args: [u64; 5]) -> Step<u64> {
+        self.calls += 1;
+        if self.prints && matches!(number, 6 | 177) {
+            return Ok(self.print(number, args));
+        }
         match schedlab_bpf::generic_helper(self, number, args)? {
             Some(value) => Ok(value),
             None => self.own_helper(number, args),
@@ -250,6 +274,10 @@ impl Kernel {
             cmds: Vec::new(),
             asked: 0,
             above: Above::default(),
+            calls: 0,
+            priced: (0, 0),
+            prints: false,
+            printed: Vec::new(),
         }
     }
 
@@ -276,6 +304,20 @@ impl Kernel {
             let place = stop.instruction().and_then(|at| self.object.place(at));
             Stop::new(format!("ops.{}(): {}", op.name(), stop.locate(place)))
         })
+    }
+
+    /// `bpf_trace_printk` with three values, or `bpf_trace_vprintk` with an array of them.
+    fn print(&mut self, number: i32, args: [u64; 5]) -> u64 {
+        let values = if number == 6 { self.args + 128 } else { args[2] };
+        if number == 6 {
+            for (i, value) in args[2..].iter().enumerate() {
+                self.vm.memory.set_word(values + 8 * i as u64, *value);
+            }
+        }
+        let text = bstr(&self.vm.memory, args[0], values);
+        let length = text.len() as u64;
+        self.printed.push((self.vm.now, self.vm.cpu, text));
+        length
     }
 
     /// The scheduler is ended, for the first reason that is given. `kind`: the kernel's word.

@@ -74,4 +74,8 @@ layout! {
     init_cgroup = "scx_init_task_args"."cgroup";
     init_fork = "scx_init_task_args"."fork";
     cgroup_weight = "scx_cgroup_init_args"."weight";
+    /// Only a kernel with CONFIG_SCHED_AUTOGROUP has it.
+    autogroup = "signal_struct"."autogroup";
+    release_reason = "scx_cpu_release_args"."reason";
+    release_task = "scx_cpu_release_args"."task";
 }

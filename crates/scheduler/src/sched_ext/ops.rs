@@ -26,20 +26,12 @@ ops! {
     InitTask "init_task", ExitTask "exit_task", Enable "enable", Disable "disable",
     CgroupInit "cgroup_init", CgroupMove "cgroup_move", CgroupPrepMove "cgroup_prep_move",
     CgroupSetWeight "cgroup_set_weight", CpuOnline "cpu_online", CpuOffline "cpu_offline",
-    Init "init",
+    Init "init", CpuAcquire "cpu_acquire", CpuRelease "cpu_release",
 }
 
 /// Callbacks for moments that the model does not have, each with the reason. They are never called.
 pub(super) const NEVER_CALLED: &[(&str, &str)] = &[
     ("core_sched_before", "core scheduling is not modelled"),
-    (
-        "cpu_acquire",
-        "a real-time task that takes a CPU does so without a word; its local queue waits",
-    ),
-    (
-        "cpu_release",
-        "a real-time task that takes a CPU does so without a word; its local queue waits",
-    ),
     ("dump", "there is no debug dump"),
     ("dump_cpu", "there is no debug dump"),
     ("dump_cid", "there is no debug dump"),
@@ -93,13 +85,24 @@ pub(super) mod flag {
     pub(in super::super) const ENQ_LAST: u64 = 2;
     pub(in super::super) const SWITCH_PARTIAL: u64 = 8;
     pub(in super::super) const BUILTIN_IDLE_PER_NODE: u64 = 64;
+    pub(in super::super) const ALWAYS_ENQ_IMMED: u64 = 128;
 }
 /// `SCX_ENQ_*` and `SCX_DEQ_*`.
 pub(super) mod enq {
     pub(in super::super) const WAKEUP: u64 = 1;
+    /// `ENQUEUE_RESTORE | ENQUEUE_MOVE | ENQUEUE_NOCLOCK` of a change of attributes; the same bits
+    /// at its dequeue (kernel/sched/sched.h; of 6.12, too).
+    pub(in super::super) const CHANGED: u64 = 0xe;
+    /// `ENQUEUE_NOCLOCK`, `DEQUEUE_NOCLOCK`: wakeups and blocks have it.
+    pub(in super::super) const NOCLOCK: u64 = 8;
+    /// `ENQUEUE_MIGRATED`, `ENQUEUE_INITIAL`, `DEQUEUE_SPECIAL` of 7.x, and their bits in 6.12.
+    pub(in super::super) const MIGRATED: [u64; 2] = [1 << 18, 0x40];
+    pub(in super::super) const INITIAL: [u64; 2] = [1 << 19, 0x80];
+    pub(in super::super) const SPECIAL: [u64; 2] = [1 << 16, 0x10];
     pub(in super::super) const HEAD: u64 = 1 << 16;
     pub(in super::super) const CPU_SELECTED: u64 = 1 << 20;
     pub(in super::super) const PREEMPT: u64 = 1 << 32;
+    pub(in super::super) const IMMED: u64 = 1 << 33;
     pub(in super::super) const REENQ: u64 = 1 << 40;
     pub(in super::super) const LAST: u64 = 1 << 41;
     /// `SCX_ENQ_CLEAR_OPSS`: the task is not the scheduler's any more.
@@ -125,6 +128,8 @@ pub(super) const SLICE_DFL: u64 = 20_000_000;
 pub(super) const SLICE_INF: u64 = u64::MAX;
 /// `SCX_DSP_DFL_MAX_BATCH`.
 pub(super) const MAX_BATCH: usize = 32;
+/// `SCX_REENQ_LOCAL_MAX_REPEAT`.
+pub(super) const MAX_REPEATS: usize = 256;
 /// `SCX_DSP_MAX_LOOPS`.
 pub(super) const MAX_LOOPS: usize = 32;
 /// `SCX_WATCHDOG_MAX_TIMEOUT`: 30 s, also the default.

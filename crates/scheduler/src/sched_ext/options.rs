@@ -125,14 +125,17 @@ fn words(btf: &Btf, ty: u32) -> String {
     }
 }
 
-/// Sets an option: `name`, `name[3]`, `name.member`, or `ops.flags`.
-///
-/// # Errors
-/// No such variable, or a value that does not fit.
-pub(super) fn set(object: &mut Object, name: &str, text: &str) -> Result<(), String> {
-    if let Some(member) = name.strip_prefix("ops.") {
-        return set_ops(object, member, text);
-    }
+/// Where an option lies.
+struct Place {
+    section: usize,
+    at: usize,
+    size: usize,
+    signed: bool,
+    switch: bool,
+}
+
+/// Finds an option.
+fn find(object: &Object, name: &str) -> Result<Place, String> {
     let root: String = name.chars().take_while(|c| !matches!(c, '.' | '[')).collect();
     let place =
         object.data.iter().enumerate().filter(|(_, section)| is_settable(section)).find_map(
@@ -151,19 +154,42 @@ pub(super) fn set(object: &mut Object, name: &str, text: &str) -> Result<(), Str
             words(&object.btf, ty)
         )
     })?;
+    let switch = words(&object.btf, ty) == "bool";
+    Ok(Place { section, at: variable.at + offset, size, signed, switch })
+}
+
+/// Whether there is an option of this name.
+///
+/// # Errors
+/// There is none, with what there is.
+pub(super) fn check(object: &Object, name: &str) -> Result<(), String> {
+    match name.strip_prefix("ops.") {
+        Some(member) => of_ops(member),
+        None => find(object, name).map(drop),
+    }
+}
+
+/// Sets an option: `name`, `name[3]`, `name.member`, or `ops.flags`.
+///
+/// # Errors
+/// No such variable, or a value that does not fit.
+pub(super) fn set(object: &mut Object, name: &str, text: &str) -> Result<(), String> {
+    if let Some(member) = name.strip_prefix("ops.") {
+        return set_ops(object, member, text);
+    }
+    let Place { section, at, size, signed, switch } = find(object, name)?;
     let value = number(text).ok_or_else(|| {
         format!("option {name}={text}: write a number, true or false, or a time such as 5ms")
     })?;
     let bits = 8 * size as u32;
     let (low, high) = match signed {
-        _ if words(&object.btf, ty) == "bool" => (0, 1),
+        _ if switch => (0, 1),
         true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
         false => (0, (1i128 << bits) - 1),
     };
     if value < low || value > high {
         return Err(format!("option {name}={text}: must be from {low} to {high}"));
     }
-    let at = variable.at + offset;
     let outside = || format!("option `{name}` lies outside its section");
     let bytes = object.data[section].data.get_mut(at..at + size).ok_or_else(outside)?;
     bytes.copy_from_slice(&value.to_le_bytes()[..size]);
@@ -182,10 +208,15 @@ fn unknown(object: &Object, root: &str) -> String {
     )
 }
 
-fn set_ops(object: &mut Object, member: &str, text: &str) -> Result<(), String> {
-    if !OF_OPS.contains(&member) {
-        return Err(format!("`ops.{member}` cannot be set; of ops can: {}", OF_OPS.join(", ")));
+fn of_ops(member: &str) -> Result<(), String> {
+    match OF_OPS.contains(&member) {
+        true => Ok(()),
+        false => Err(format!("`ops.{member}` cannot be set; of ops can: {}", OF_OPS.join(", "))),
     }
+}
+
+fn set_ops(object: &mut Object, member: &str, text: &str) -> Result<(), String> {
+    of_ops(member)?;
     let value = number(text).and_then(|value| u64::try_from(value).ok());
     let value = value.ok_or_else(|| format!("ops.{member}={text}: must be a whole number"))?;
     for ops in &mut object.ops {
@@ -221,7 +252,8 @@ fn walk(btf: &Btf, mut ty: u32, path: &str) -> Option<(usize, u32)> {
     Some((offset, ty))
 }
 
-fn number(text: &str) -> Option<i128> {
+/// A number, a switch or a time.
+pub(super) fn number(text: &str) -> Option<i128> {
     let hex = text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
     match text {
         "true" | "on" => Some(1),

@@ -39,6 +39,7 @@ impl Kernel {
         self.set(task, self.layout.dsq, addr);
         self.show_length(queue);
         if queue < self.global() {
+            self.immediate(queue, t, flags);
             self.after_local(queue, t, flags)?;
         } else if own {
             self.tasks[t].custody = true;
@@ -49,6 +50,42 @@ impl Kernel {
             self.tasks[t].held = None;
         }
         Ok(())
+    }
+
+    /// A task that is to run at once goes back to the scheduler where it cannot (`dsq_inc_nr`).
+    fn immediate(&mut self, cpu: usize, t: usize, flags: u64) {
+        self.tasks[t].immed |= flags & enq::IMMED != 0;
+        let alone = self.queues[cpu].tasks.len() == 1;
+        if self.tasks[t].immed && (!alone || !self.is_open(cpu, flags)) {
+            self.cpus[cpu].reenqueue_immed = true;
+        }
+    }
+
+    /// Whether what comes to the local queue of a CPU runs there next (`rq_is_open`).
+    fn is_open(&self, cpu: usize, flags: u64) -> bool {
+        let free = self.runs_on(cpu).is_none() || self.cpus[cpu].balancing;
+        !self.above.holds(cpu) && (free || flags & enq::PREEMPT != 0)
+    }
+
+    /// Whether a task of a CPU's local queue was to run at once.
+    pub(super) fn has_immed(&self, cpu: usize) -> bool {
+        self.queues[cpu].tasks.iter().any(|t| self.tasks[*t].immed)
+    }
+
+    /// The flags of an insert or a move, as the kernel takes them (`scx_vet_enq_flags`); `None`: it
+    /// is an error.
+    fn vet(&mut self, id: u64, flags: u64) -> Option<u64> {
+        let local = id == dsq::LOCAL || id & dsq::LOCAL_ON == dsq::LOCAL_ON;
+        // Only 7.x has the flag.
+        if !self.rules.dequeue_always {
+            return Some(flags);
+        }
+        if flags & enq::IMMED != 0 && !local {
+            self.error(format_args!("SCX_ENQ_IMMED on a non-local DSQ {id:#x}"));
+            return None;
+        }
+        let always = local && self.flags & super::ops::flag::ALWAYS_ENQ_IMMED != 0;
+        Some(if always { flags | enq::IMMED } else { flags })
     }
 
     fn show_length(&mut self, queue: usize) {
@@ -137,6 +174,7 @@ impl Kernel {
     /// `scx_bpf_dsq_insert` and its like.
     pub(super) fn insert(&mut self, p: u64, id: u64, slice: u64, flags: u64) -> Step<u64> {
         let t = self.task_of(p)?;
+        let Some(flags) = self.vet(id, flags) else { return Ok(0) };
         match self.direct {
             Direct::Of(wanted) if wanted != t => {
                 let (name, other) = (self.task_name(t), self.task_name(wanted));
@@ -215,11 +253,22 @@ impl Kernel {
                 self.dispatch_to_local(t, queue, flags)?;
             }
         }
-        if std::mem::take(&mut self.cpus[cpu].reenqueue) {
-            for t in self.queues[cpu].tasks.clone() {
-                self.unlink(t);
-                self.do_enqueue(t, enq::REENQ)?;
-            }
+        let all = std::mem::take(&mut self.cpus[cpu].reenqueue);
+        if std::mem::take(&mut self.cpus[cpu].reenqueue_immed) || all {
+            self.reenqueue_local(cpu, all)?;
+        }
+        Ok(())
+    }
+
+    /// `reenq_local`: all tasks, or those that were to run at once and do not run next.
+    fn reenqueue_local(&mut self, cpu: usize, all: bool) -> Step {
+        let open = self.is_open(cpu, 0);
+        let list = self.queues[cpu].tasks.iter().copied().enumerate();
+        let goes = |(at, t): &(usize, usize)| all || self.tasks[*t].immed && (*at > 0 || !open);
+        let again: Vec<usize> = list.filter(goes).map(|(_, t)| t).collect();
+        again.iter().for_each(|t| self.unlink(*t));
+        for t in again {
+            self.do_enqueue(t, enq::REENQ)?;
         }
         Ok(())
     }
@@ -227,7 +276,14 @@ impl Kernel {
     /// Re-enqueues that programs asked for, once those are done (`run_deferred` by an irq work).
     pub(super) fn reenqueue(&mut self) -> Step {
         for cpu in 0..self.cpus.len() {
-            if self.cpus[cpu].reenqueue {
+            let mut repeats = 0;
+            while self.cpus[cpu].reenqueue || self.cpus[cpu].reenqueue_immed {
+                repeats += 1;
+                if repeats > super::ops::MAX_REPEATS {
+                    let what = "SCX_ENQ_REENQ on SCX_DSQ_LOCAL repeated";
+                    self.error(format_args!("{what} {repeats} times"));
+                    return Ok(());
+                }
                 self.run_deferred(cpu)?;
             }
         }
@@ -244,6 +300,7 @@ impl Kernel {
     /// `do_enqueue_task`
     pub(super) fn do_enqueue(&mut self, t: usize, flags: u64) -> Step {
         let cpu = self.tasks[t].cpu;
+        self.tasks[t].immed = false;
         if !self.cpus[cpu].online {
             self.set_slice(t, super::ops::SLICE_DFL);
             return self.dispatch_enqueue(cpu, t, flags);
@@ -294,6 +351,7 @@ impl Kernel {
     /// `scx_bpf_dsq_move_to_local` and its elder form.
     pub(super) fn consume_here(&mut self, id: u64, flags: u64) -> Step<u64> {
         self.flush()?;
+        let Some(flags) = self.vet(dsq::LOCAL, flags) else { return Ok(0) };
         let Some(queue) = self.own_queue(id).or((id == dsq::GLOBAL).then(|| self.global())) else {
             self.error(format_args!("invalid DSQ ID {id:#018x}"));
             return Ok(0);
@@ -306,6 +364,7 @@ impl Kernel {
     /// `scx_bpf_dsq_move` and its like.
     pub(super) fn move_iterated(&mut self, it: u64, p: u64, id: u64, flags: u64) -> Step<u64> {
         let t = self.task_of(p)?;
+        let Some(flags) = self.vet(id, flags) else { return Ok(0) };
         let Some(iter) = self.iters.get_mut(&it) else { return Ok(0) };
         let (slice, vtime) = (iter.slice.take(), iter.vtime.take());
         if self.tasks[t].queue != Some(iter.queue) {

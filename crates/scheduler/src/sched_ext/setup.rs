@@ -161,6 +161,14 @@ pub(super) fn build(source: &Source, world: &World) -> Result<Kernel, String> {
     refused(&source.object, &source.kernel)?;
     let mut object = Object::clone(&source.object);
     options::fit_to_machine(&mut object, cpus);
+    if let Some(profile) = &source.profile {
+        let wrong = |why: String| format!("profile: {why}");
+        profile.apply(&mut object, &source.kernel, world).map_err(wrong)?;
+        // What was chosen goes before what the profile says.
+        for (name, value) in &source.chosen {
+            options::set(&mut object, name, value)?;
+        }
+    }
     let (object, layout) = (Arc::new(object), Layout::of(&source.kernel));
     let rq_stride = (layout.rq_bytes as u64 + 16).next_multiple_of(64);
     let mut given = Given {

@@ -259,6 +259,7 @@ impl Scheduler for CpuPools {
             nohz_full: false,
             saved: a.saved || b.saved,
             one_lock: a.one_lock && b.one_lock,
+            counts_code: a.counts_code && b.counts_code,
             own_marks: a.own_marks && b.own_marks,
         })
         .unwrap_or_default()

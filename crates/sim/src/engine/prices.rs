@@ -20,7 +20,7 @@
 use super::Engine;
 use crate::Costs;
 use schedlab_model::{CpuId, EventSink, Ns, TaskId};
-use schedlab_scheduler::Work;
+use schedlab_scheduler::{Needs, Work};
 
 /// A task's record as one CPU's cache knows it.
 #[derive(Clone, Copy, Default)]
@@ -45,6 +45,8 @@ struct Cache {
 /// The state of the prices of a run.
 pub(crate) struct Prices {
     costs: Costs,
+    /// Instructions and calls are priced.
+    code: bool,
     /// All of the work counted so far.
     seen: [u64; Work::COUNT],
     touched: Vec<(CpuId, TaskId, bool)>,
@@ -82,7 +84,8 @@ struct Hold {
 
 impl Prices {
     /// `None` when the scheduler's work is free.
-    pub(super) fn new(costs: &Costs, cpus: usize, tasks: usize, one_lock: bool) -> Option<Prices> {
+    pub(super) fn new(costs: &Costs, cpus: usize, tasks: usize, needs: &Needs) -> Option<Prices> {
+        let code = needs.counts_code && costs.prices_code();
         let cache = |_| Cache {
             lines: vec![CachedRecord::default(); tasks],
             touches: 0,
@@ -90,14 +93,15 @@ impl Prices {
             streams: false,
             decided_at: 0,
         };
-        costs.prices_work().then(|| Prices {
+        (code || costs.prices_work()).then(|| Prices {
             costs: *costs,
+            code,
             seen: [0; Work::COUNT],
             touched: Vec::new(),
             caches: (0..cpus).map(cache).collect(),
             written: vec![(u32::MAX, 0); tasks],
             stamp: 0,
-            holds: one_lock.then(|| Vec::with_capacity(cpus)),
+            holds: needs.one_lock.then(|| Vec::with_capacity(cpus)),
         })
     }
 
@@ -151,6 +155,14 @@ impl Prices {
         };
         let (scans, accounts) = (new(Work::Scan), new(Work::Account));
         let (locks, steps) = (new(Work::Lock), new(Work::TreeStep));
+        let (instructions, calls) = (new(Work::Instruction), new(Work::Call));
+        let code = match self.code {
+            true => {
+                instructions * self.costs.bpf_thousand_ns.0 / 1_000
+                    + calls * self.costs.bpf_call_ns.0
+            }
+            false => 0,
+        };
         let remote = new(Work::RemoteLock)
             + new(Work::TryLockMiss)
             + new(Work::RemoteLine)
@@ -172,7 +184,7 @@ impl Prices {
             scan: scan + steps * hot,
             lines: remote * cold,
             locks,
-            unlocked: accounts * if fits { hot } else { cold },
+            unlocked: code + accounts * if fits { hot } else { cold },
             scanned: scans,
             missed,
         }
@@ -316,29 +328,30 @@ mod tests {
 
     #[test]
     fn a_shared_lock_is_served_in_turn() {
+        let locked = Needs { one_lock: true, ..Needs::default() };
         let costs = Costs { line_ns: Ns(100), handoff_ns: Ns(10), ..Costs::default() };
-        let mut prices = Prices::new(&costs, 4, 1, true).unwrap();
+        let mut prices = Prices::new(&costs, 4, 1, &locked).unwrap();
         let waits: Vec<(u64, u64)> = [(0, 100), (10, 100), (20, 100), (400, 100)]
             .map(|(now, need)| prices.hold(now, need))
             .iter()
             .map(|hold| (hold.wait, hold.held))
             .collect();
         assert_eq!(waits, [(0, 100), (90, 110), (190, 120), (0, 100)]);
-        assert_eq!(Prices::new(&costs, 4, 1, false).unwrap().hold(0, 5).held, 0);
-        assert!(Prices::new(&Costs::default(), 4, 1, true).is_none());
+        assert_eq!(Prices::new(&costs, 4, 1, &Needs::default()).unwrap().hold(0, 5).held, 0);
+        assert!(Prices::new(&Costs::default(), 4, 1, &locked).is_none());
     }
 
     #[test]
     fn records_stay_hot_until_too_many_others_came_or_another_cpu_wrote() {
         let costs =
             Costs { line_ns: Ns(100), hot_lines: 3, stream_after_ns: Ns(50), ..Costs::default() };
-        let mut prices = Prices::new(&costs, 2, 8, false).unwrap();
+        let mut prices = Prices::new(&costs, 2, 8, &Needs::default()).unwrap();
         let scan = |prices: &mut Prices, n: u32| {
             (0..n).filter(|task| prices.touch(0, TaskId(*task), false)).count()
         };
         assert_eq!((scan(&mut prices, 3), scan(&mut prices, 3)), (0, 3));
         assert_eq!((scan(&mut prices, 4), scan(&mut prices, 4)), (3, 0));
-        let mut prices = Prices::new(&costs, 2, 8, false).unwrap();
+        let mut prices = Prices::new(&costs, 2, 8, &Needs::default()).unwrap();
         scan(&mut prices, 3);
         prices.touch(1, TaskId(1), true);
         assert_eq!((scan(&mut prices, 3), scan(&mut prices, 3)), (2, 3));
@@ -359,8 +372,9 @@ mod tests {
     /// decide or wait to.
     #[test]
     fn a_cpu_that_waits_for_the_lock_loads_no_bus() {
+        let locked = Needs { one_lock: true, ..Needs::default() };
         let costs = Costs { stream_after_ns: Ns(50), line_ns: Ns(1), ..Costs::p3_xeon_700() };
-        let mut prices = Prices::new(&costs, 8, 1, true).unwrap();
+        let mut prices = Prices::new(&costs, 8, 1, &locked).unwrap();
         assert_eq!(prices.streaming(0, 0), 0);
         (0..8).for_each(|cpu| prices.note_run(cpu, 50));
         assert_eq!((prices.streaming(0, 0), prices.streaming(7, 0)), (4, 4));

@@ -53,8 +53,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let all = world.all_cpus();
         let task = |(spec, view): (&'a TaskSpec, _)| Task::new(&spec.program, view, &all);
         let tasks = workload.tasks.iter().zip(&world.tasks).map(task).collect();
-        let prices =
-            Prices::new(&machine.costs, cpus, workload.tasks.len(), needs.one_lock).map(Box::new);
+        let prices = Prices::new(&machine.costs, cpus, workload.tasks.len(), &needs).map(Box::new);
         let nohz = NohzFull::of(machine, &needs);
         let out = Out::new(options.seed);
         let out = if prices.is_some() { out.with_touches() } else { out };

@@ -5,16 +5,17 @@ use schedlab_model::{
     Topology, Workload,
 };
 use schedlab_scheduler::registry;
-use schedlab_scheduler::sched_ext::{self, Btf};
+use schedlab_scheduler::sched_ext::{self, Btf, Each, Profile, ProfileCall};
 use schedlab_sim::{Machine, Metrics, RunOptions, SimError, run};
 use std::sync::Arc;
 
 const KERNEL: &[u8] = include_bytes!("../../../../bpf/sim/kernel.bpf.o");
-const OBJECTS: [(&str, &[u8]); 4] = [
+const OBJECTS: [(&str, &[u8]); 5] = [
     ("fair", include_bytes!("../../../../bpf/sim/fair.bpf.o")),
     ("central", include_bytes!("../../../../bpf/sim/central.bpf.o")),
     ("faults", include_bytes!("../../../../bpf/sim/faults.bpf.o")),
     ("trace", include_bytes!("../../../../bpf/sim/trace.bpf.o")),
+    ("release", include_bytes!("../../../../bpf/sim/release.bpf.o")),
 ];
 
 fn kernel() -> Arc<Btf> {
@@ -178,6 +179,33 @@ fn the_same_input_gives_the_same_events_however_ticks_are_delivered() {
     }
 }
 
+/// Each instruction and each call delays the switch: the hogs have less, and no other scheduler
+/// pays.
+#[test]
+fn instructions_and_calls_take_time() {
+    let hogs = || vec![hog("a", 0), hog("b", 0)];
+    let had = |thousand: u64, call: u64| {
+        let mut machine = Machine::flat(1);
+        machine.costs.bpf_thousand_ns = Ns(thousand);
+        machine.costs.bpf_call_ns = Ns(call);
+        let metrics = clean("fair?slice_ns=4ms", &machine, hogs(), Ns::from_s(1));
+        (ran(&metrics).iter().sum::<f64>(), metrics.decisions.cost_ns)
+    };
+    let (free, none) = had(0, 0);
+    assert_eq!((free, none), (1000.0, Ns::ZERO));
+    let (code, calls) = (had(1_000_000, 0), had(0, 10_000));
+    // Some 250 decisions of tens of instructions at 1 us, and of some calls at 10 us.
+    assert!(code.0 < 999.0 && code.1 > Ns::from_ms(1), "{code:?}");
+    assert!(calls.0 < 999.0 && calls.1 > Ns::from_ms(1), "{calls:?}");
+    let mut machine = Machine::flat(1);
+    machine.costs.bpf_thousand_ns = Ns::from_ms(1);
+    let linux = registry::build(&"linux-7.2".parse().expect("a spec"), 1).expect("a scheduler");
+    let workload = Workload { tasks: hogs(), ..Workload::default() };
+    let options = RunOptions::for_time(Ns::from_s(1));
+    let outcome = run(&machine, &workload, &*linux, &options, &mut Vec::new()).expect("a run");
+    assert_eq!(ran(&outcome.metrics).iter().sum::<f64>(), 1000.0);
+}
+
 #[test]
 fn idle_cpus_are_found_core_by_core() {
     let mut machine = Machine::flat(1);
@@ -295,6 +323,49 @@ fn real_time_tasks_run_above_a_scheduler_in_bpf() {
     let metrics = clean("fair", &Machine::flat(1), tasks, Ns::from_s(1));
     assert_eq!(ran(&metrics), [100.0, 200.0]);
     assert_eq!(metrics.tasks[0].wake_latency.max(), Ns::from_ms(2));
+}
+
+/// A real-time task takes CPU 0 each 20 ms: what waits there goes to the CPU that a `syscall`
+/// program was told by the profile, once for each CPU, the last one last.
+#[test]
+fn a_scheduler_is_told_of_a_cpu_that_is_taken_and_a_profile_runs_programs() {
+    let call = |args: &[(&str, &str)]| Profile {
+        scheduler: "release".to_owned(),
+        calls: vec![ProfileCall {
+            program: "set_target".to_owned(),
+            each: Each::Cpu,
+            args: args.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect(),
+            ..ProfileCall::default()
+        }],
+        ..Profile::default()
+    };
+    sched_ext::provide_profile("told", call(&[("cpu", "cpu")]));
+    sched_ext::provide_profile("wrong", call(&[("cpu", "-1")]));
+    sched_ext::provide_profile("unknown", call(&[("core", "cpu")]));
+    let tasks = || {
+        let hogs = (0..2).map(|_| hog("h", 0)).map(|mut task| {
+            task.began_on = Some(CpuId(0));
+            task
+        });
+        let above = Program::periodic(Ns::from_ms(20), Ns::from_ms(10), Ns::from_ms(5));
+        let mut above = rt("ctl", Policy::Fifo(50), above);
+        above.affinity = [CpuId(0)].into_iter().collect();
+        hogs.chain([above]).collect::<Vec<_>>()
+    };
+    let told = clean("release?profile=told", &Machine::flat(2), tasks(), Ns::from_s(1));
+    let left = clean("release", &Machine::flat(2), tasks(), Ns::from_s(1));
+    // Told, the hogs have CPU 1 from the first release on; else they wait for CPU 0.
+    assert!(ran(&told)[..2].iter().sum::<f64>() > 900.0, "{:?}", ran(&told));
+    assert!(ran(&left)[..2].iter().sum::<f64>() < 600.0, "{:?}", ran(&left));
+    for (profile, said) in
+        [("wrong", "set_target: it returned 1"), ("unknown", "its argument has no member `core`")]
+    {
+        let spec = format!("release?profile={profile}");
+        let options = RunOptions::for_time(Ns::from_s(1));
+        let run = play(&spec, &Machine::flat(2), tasks(), &options, &mut Vec::new());
+        let why = run.unwrap_err().to_string();
+        assert!(why.contains(said), "{why}");
+    }
 }
 
 #[test]

@@ -410,6 +410,17 @@ impl CompareRequest {
         Some((option, why))
     }
 
+    /// Reads the schedulers in BPF among `specs`, of a command that is no comparison.
+    ///
+    /// # Errors
+    /// See [`objects::read`].
+    pub fn read_schedulers<'a>(
+        &self,
+        specs: impl Iterator<Item = &'a SchedulerSpec>,
+    ) -> Result<(), StudyError> {
+        objects::read(specs, self.kernel_btf.as_deref())
+    }
+
     /// Returns the part of a recording that is simulated.
     pub fn window(&self) -> Window {
         let Options { duration: length, serve, .. } = &self.options;

@@ -5,7 +5,9 @@ use crate::compare::Point;
 use crate::variant::{Variant, quoted_target};
 use schedlab_model::Ns;
 use schedlab_model::text::{decimal, nearest, scaled};
-use schedlab_scheduler::{Knob, KnobKind, SchedulerSpec, registry};
+use schedlab_scheduler::{
+    Knob, KnobError, KnobKind, SchedulerList, SchedulerSpec, registry, sched_ext,
+};
 use schedlab_stats::Random;
 use std::collections::BTreeSet;
 
@@ -105,11 +107,20 @@ impl Dimension {
                  --scan` shows what other loads give"
             ));
         }
-        let knob = if let Of::Knob(name) = &of { Some(knob(name, schedulers)?) } else { None };
+        let knob = if let Of::Knob(name) = &of { knob(name, schedulers)? } else { None };
         let mut values = match (right, &knob) {
+            (Some(right), _) if of == Of::Scheduler => scheduler_list(right)?,
             (Some(right), _) => values(right).map_err(|what| format!("{what}: {}", form()))?,
             (None, Some(knob)) => allowed(knob),
-            (None, None) => return Err(format!("`{left}` has no values: {}", form())),
+            (None, None) if of == Of::Scheduler || !matches!(of, Of::Knob(_)) => {
+                return Err(format!("`{left}` has no values: {}", form()));
+            }
+            (None, None) => {
+                return Err(format!(
+                    "`{left}` is an option of a scheduler in BPF, which says no bounds: write \
+                     '{left}=LOW..HIGH' or '{left}=V1,V2'"
+                ));
+            }
         };
         if let (Values::Range(range), Some(KnobKind::Steps(steps))) =
             (&mut values, knob.map(|knob| knob.kind))
@@ -121,8 +132,6 @@ impl Dimension {
                 let spec = name.parse::<SchedulerSpec>().map_err(|error| error.to_string())?;
                 registry::check(&spec).map_err(|error| error.to_string())?;
             }
-        } else if of == Of::Scheduler {
-            return Err(format!("schedulers are a list: {}", form()));
         }
         let what = if target == "scheduler" { key.to_owned() } else { format!("{target} {key}") };
         Ok(Dimension { what, of, values, fixed, text: text.trim().to_owned() })
@@ -147,7 +156,7 @@ impl Dimension {
     pub fn schedulers(text: &str) -> Vec<SchedulerSpec> {
         let (left, names) = text.split_once('=').unwrap_or_default();
         let own = left.trim() == "scheduler";
-        names.split(',').filter(|_| own).filter_map(|name| name.trim().parse().ok()).collect()
+        names.parse::<SchedulerList>().ok().filter(|_| own).map_or_else(Vec::new, |list| list.0)
     }
 
     /// Returns how many values there are, where they can be listed.
@@ -249,6 +258,16 @@ fn values(text: &str) -> Result<Values, String> {
     if list.iter().any(String::is_empty) {
         return Err(format!("`{text}` has an empty value"));
     }
+    several(text, list)
+}
+
+/// Schedulers with a comma between them, which may have options with commas of their own.
+fn scheduler_list(text: &str) -> Result<Values, String> {
+    let list: SchedulerList = text.parse().map_err(|error: KnobError| error.to_string())?;
+    several(text, list.0.iter().map(SchedulerSpec::to_string).collect())
+}
+
+fn several(text: &str, list: Vec<String>) -> Result<Values, String> {
     let unique: BTreeSet<&String> = list.iter().collect();
     if unique.len() < 2 || unique.len() < list.len() {
         return Err(format!(
@@ -269,14 +288,22 @@ fn number(text: &str) -> Option<(Unit, i64)> {
     Some((Unit::Time, i64::try_from(text.parse::<Ns>().ok()?.0).ok()?))
 }
 
-/// The knob of this name, of the first scheduler that has it.
-fn knob(name: &str, schedulers: &[SchedulerSpec]) -> Result<Knob, String> {
+/// The knob of this name, of the first scheduler that has it; `None`: it is an option of a
+/// scheduler in BPF.
+fn knob(name: &str, schedulers: &[SchedulerSpec]) -> Result<Option<Knob>, String> {
     let mut all = Vec::new();
     for spec in schedulers {
+        if sched_ext::is_object(&spec.name) {
+            match sched_ext::check_option(&spec.name, name) {
+                Ok(()) => return Ok(None),
+                Err(why) if schedulers.len() == 1 => return Err(why),
+                Err(_) => continue,
+            }
+        }
         all.extend((registry::find(&spec.name).map_err(|error| error.to_string())?.knobs)());
     }
     if let Some(knob) = all.iter().find(|knob| knob.name == name) {
-        return Ok(knob.clone());
+        return Ok(Some(knob.clone()));
     }
     let hint = nearest(name, all.iter().map(|knob| knob.name))
         .map(|right| format!(" (did you mean `{right}`?)"))
@@ -394,16 +421,18 @@ pub(super) fn compose(
         Some(value) => Some(value.parse::<SchedulerSpec>().map_err(|error| error.to_string())?),
         None => None,
     };
-    let has: Vec<&str> = match registry::find(&scheduler.as_ref().unwrap_or(base).name) {
-        Ok(entry) => (entry.knobs)().iter().map(|knob| knob.name).collect(),
-        Err(error) => return Err(error.to_string()),
+    let own = &scheduler.as_ref().unwrap_or(base).name;
+    let knobs = registry::find(own).map(|entry| (entry.knobs)()).map_err(|e| e.to_string())?;
+    let has = |name: &str| match sched_ext::is_object(own) {
+        true => sched_ext::check_option(own, name).is_ok(),
+        false => knobs.iter().any(|knob| knob.name == name),
     };
     // What one target has is one clause.
     let mut clauses: Vec<(String, Vec<String>)> = Vec::new();
     for (dimension, value) in pairs() {
         let (target, setting) = match &dimension.of {
             Of::Scheduler => continue,
-            Of::Knob(name) if !has.contains(&name.as_str()) => continue,
+            Of::Knob(name) if !has(name) => continue,
             Of::Knob(name) => ("scheduler".to_owned(), format!("{name}={value}")),
             Of::Setting { target, key } => (target.clone(), format!("{key}={value}")),
         };

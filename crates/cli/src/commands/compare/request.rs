@@ -33,6 +33,16 @@ impl Which for Serve {
     }
 }
 
+/// The server, and the kernel's types for schedulers in BPF.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ServeAndTypes;
+
+impl Which for ServeAndTypes {
+    fn has(option: &CompareOption) -> bool {
+        ["serve", "kernel_btf"].contains(&option.name)
+    }
+}
+
 /// The server, and the part of the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ServeAndPart;
@@ -40,6 +50,16 @@ pub(crate) struct ServeAndPart;
 impl Which for ServeAndPart {
     fn has(option: &CompareOption) -> bool {
         ["serve", "begin", "end", "around"].contains(&option.name)
+    }
+}
+
+/// What a recording is replayed from, and the kernel's types for schedulers in BPF.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReplayAndTypes;
+
+impl Which for ReplayAndTypes {
+    fn has(option: &CompareOption) -> bool {
+        ["replay", "kernel_btf"].contains(&option.name)
     }
 }
 

@@ -90,6 +90,11 @@ impl Samples {
             let ran = schedlab(&["export", "recordings/two-yes.slt", option, &file]);
             assert_eq!(ran.code, 0, "{ran:?}");
         }
+        // An object and a kernel's types, as readers have them.
+        for (name, own) in [("mine.bpf.o", "fair.bpf.o"), ("vmlinux", "kernel.bpf.o")] {
+            let own = root().join("bpf/sim").join(own);
+            std::fs::copy(own, folder.0.join(name)).expect("writable");
+        }
         // A trace is known by its content, not by its name: `import` has a test with a real
         // perf.data.
         for name in ["trace.txt", "ftrace.txt", "perf.data"] {

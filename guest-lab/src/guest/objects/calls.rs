@@ -1,0 +1,71 @@
+//! Which callback follows which, for each task: under a kernel and in the simulator, by an object
+//! that prints its callbacks.
+
+use super::plays::{self, Play, Shape};
+use super::{Timing, play_out};
+use crate::guest::catalogue::Verdict;
+use crate::guest::ftrace;
+use anyhow::{Context, Result};
+use schedlab_scheduler::sched_ext;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::PoisonError;
+
+/// Callbacks of each task, by its number, in order: `enqueue 1`.
+type Calls = BTreeMap<u64, Vec<String>>;
+
+/// Steps from one callback of a task to its next one.
+type Steps = BTreeSet<(String, String)>;
+
+/// Takes `scx c_ enqueue 288 1` apart: the task, and the callback with its value.
+fn call(text: &str) -> Option<(u64, String)> {
+    let mut words = text.strip_prefix("scx c_ ")?.split_whitespace();
+    let (name, task, value) = (words.next()?, words.next()?, words.next()?);
+    Some((task.parse().ok()?, format!("{name} {value}")))
+}
+
+fn by_task(calls: impl Iterator<Item = (u64, String)>) -> Calls {
+    let mut all = Calls::new();
+    calls.for_each(|(task, call)| all.entry(task).or_default().push(call));
+    all
+}
+
+fn steps(calls: &Calls) -> Steps {
+    let pairs = calls.values().flat_map(|of| of.windows(2));
+    pairs.map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+}
+
+/// Judges a play of the object that prints.
+pub(super) fn judge(folder: &Path, name: &str, play: &Play, shape: Shape) -> Result<Verdict> {
+    let path = folder.join(format!("{name}.ftrace"));
+    let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+    let text = String::from_utf8_lossy(&bytes);
+    let path = folder.join(format!("{name}.moment"));
+    let moment = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let moment: u64 = moment.trim().parse().context("the moment")?;
+    let printed = text.lines().filter_map(ftrace::line);
+    let printed = printed.filter(|line| line.event == "bpf_trace_printk" && line.at >= moment);
+    let kernel = steps(&by_task(printed.filter_map(|line| call(line.rest))));
+    let spec = format!("bpf:{}", plays::LOG).parse()?;
+    let (scheduler, prints) = sched_ext::build_printing(&spec)?;
+    play_out(&*scheduler, play, shape, Timing::Guest, &mut Vec::new())?;
+    let prints = prints.lock().unwrap_or_else(PoisonError::into_inner);
+    // The kernel's trace begins when the scheduler is there and the tasks are.
+    let later = prints.iter().filter(|(at, ..)| *at > 0);
+    let simulator = steps(&by_task(later.filter_map(|(_, _, text)| call(text))));
+    let words = |steps: Vec<&(String, String)>| {
+        steps.iter().map(|(from, to)| format!("{from} -> {to}")).collect::<Vec<_>>().join(", ")
+    };
+    let only_kernel = words(kernel.difference(&simulator).collect());
+    let only_simulator = words(simulator.difference(&kernel).collect());
+    let alike = kernel.intersection(&simulator).count();
+    let good = only_kernel.is_empty() && only_simulator.is_empty() && alike > 0;
+    let mut text = format!("{name} on {}: {alike} steps between callbacks are equal", shape.word());
+    for (who, steps) in [("kernel", only_kernel), ("simulator", only_simulator)] {
+        if !steps.is_empty() {
+            text += &format!("; only in the {who}: {steps}");
+        }
+    }
+    println!("{text}");
+    Ok(Verdict { good, text })
+}
