@@ -213,6 +213,6 @@ mod tests {
             told.contains("| recordings/pairs | 2 of 2, 0 | 0 of 0, 0 | 5 of 9, 1 |"),
             "{told}"
         );
-        assert!(told.contains("| all | 10 of 20, 0 | 0 of 0, 0 | 25 of 45, 5 |"), "{told}");
+        assert!(told.contains("| all | 12 of 27, 0 | 0 of 0, 0 | 30 of 54, 6 |"), "{told}");
     }
 }

@@ -477,6 +477,12 @@ fn spread_of(
     row.beside.of_mean(kind, name, metric, &is_of(input, name))
 }
 
+/// Returns what an error of a metric is a part of: of rates what was recorded.
+fn size_of(metric: Metric, recorded: Option<&SubjectData>) -> f64 {
+    let recorded = recorded.and_then(|was| was.value(metric)).filter(|rate| *rate > 0.0);
+    recorded.filter(|_| metric.unit() == Unit::PerSecond).unwrap_or(1.0)
+}
+
 /// Whether a task belongs to the subject of this name.
 fn is_of(input: &RecordedInput, name: &str) -> impl Fn(usize) -> bool {
     move |task| input.classes[task] == name || input.task_name(task) == name
@@ -528,10 +534,7 @@ pub(super) fn method_errors(
                 false => (apart, drift(metric, input)),
             };
             let spread = spread_of(input, row, kind, &subject.name, metric);
-            let spread = match recorded.and_then(|was| was.value(metric)) {
-                Some(rate) if metric.unit() == Unit::PerSecond && rate > 0.0 => spread / rate,
-                _ => spread,
-            };
+            let spread = spread / size_of(metric, recorded);
             let rate = tails.rate(metric).unwrap_or(RATE_OF_WAITS.value);
             let recorded_tail =
                 recorded.map_or_else(Tail::default, |was| percentile::tail(was, metric, rate));
