@@ -79,8 +79,8 @@ def compare(
     * ``recorded_under``: Represent the recorded kernel by this scheduler [default: by the kernel's
       version]
     * ``replay``: Replay the recording from its messages, or from the wakeups between its tasks:
-      messages, wakeups, or auto, which takes the messages of a recording of one CPU that has lost
-      less than a hundredth of them, where they reproduce it or the wakeups do not [default: auto]
+      messages, wakeups, or auto, which takes the messages of a recording that has lost less than a
+      hundredth of them, where they reproduce it or the wakeups do not [default: auto]
     * ``checks``: Print predicted against recorded, with this recording of a variant on the real
       machine: 'VARIANT=FILE'
     * ``client_log``: Read requests a second from what a load generator printed while its server was

@@ -1,13 +1,14 @@
-//! Third stage, part three: what an operation costs more because of when it was made. An activation
-//! costs something that does not grow with its messages, and a send that ends the wait of another
-//! task costs that wakeup. Both change with the schedule: a server that is never preempted finds its
-//! client awake, and answers many messages in one activation.
+//! Third stage, part three: what an operation costs more because of when it was made. An
+//! activation costs something that does not grow with its messages, and a send that ends the wait
+//! of another task costs that wakeup. Both change with the schedule: a server that is never
+//! preempted finds its client awake, and answers one message in each activation.
 //!
 //! Like is compared with like: steps of one coroutine (or sends of one script to one object),
 //! because what different connections ask for costs different amounts, and of one place in a
-//! request, because the first bytes of an answer cost the work for it and the next ones do not. What
-//! is often both counts more. What the first operation of a kind, or a look, costs more for each
-//! message of its activation is the slope of the line with the least squares through all of them.
+//! request, because the first bytes of an answer cost the work for it and the next ones do not.
+//! What is often both counts more. What the first operation of a kind, or a look, costs more for
+//! each message of its activation is the slope of the line with the least squares through all of
+//! them.
 
 use schedlab_model::{Act, Coroutine, Executor, Ns, Price, Prices, Step};
 use std::collections::BTreeMap;

@@ -21,10 +21,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
 pub(crate) use decode::OUTSIDE;
 use decode::{Decoder, RECORD, SEQUENCE};
-use messages::{
-    COUNTED_FOR, COUNTER, FACT, FACT_CALLS, FACT_CONTROL, FACT_HEAD, FACT_LOST, FACT_PROGRAMS,
-    FACT_SEQUENCE, FACT_TAIL,
-};
+use messages::{COUNTED_FOR, COUNTER, FACT, FACT_CALLS, FACT_CONTROL, FACT_PROGRAMS, FactRing};
 use schedlab_model::CpuSet;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -361,17 +358,6 @@ pub(crate) struct BpfRing {
     facts: Option<FactRing>,
 }
 
-/// The ring of one CPU for facts.
-struct FactRing {
-    rings: Rc<Shared>,
-    controls: Rc<Shared>,
-    slots: usize,
-    tail: u64,
-    lost: u64,
-    seen: u64,
-    last_at: u64,
-}
-
 /// What was opened.
 pub(crate) struct OpenedBpf {
     /// A ring for each CPU, in their order.
@@ -483,38 +469,6 @@ impl OpenedBpf {
 impl BpfRing {
     fn control(&self, part: usize) -> &std::sync::atomic::AtomicU64 {
         self.controls.long(self.cpu * CONTROL + part)
-    }
-}
-
-impl FactRing {
-    /// Appends what is there of the ring of `cpu`; `stopped`: nothing is written any longer.
-    fn drain(&mut self, cpu: usize, stopped: bool, out: &mut VecDeque<RawFact>) {
-        let control = |part: usize| self.controls.long(cpu * FACT_CONTROL + part);
-        let head = control(FACT_HEAD).load(Ordering::Acquire);
-        // As in the ring of events.
-        let end = if cfg!(target_arch = "x86_64") || stopped { head } else { self.seen };
-        self.seen = head;
-        while self.tail != end {
-            let slot = self.tail as usize & (self.slots - 1);
-            let offset = (cpu * self.slots + slot) * FACT;
-            let sequence = self.rings.word(offset + FACT_SEQUENCE).load(Ordering::Acquire);
-            if sequence != (self.tail as u32).wrapping_add(1) {
-                break;
-            }
-            let words: [u64; 8] =
-                std::array::from_fn(|i| self.rings.long(offset + 8 * i).load(Ordering::Relaxed));
-            let fact = messages::decode(words);
-            // One that was begun before another may be written after it.
-            self.last_at = self.last_at.max(fact.at);
-            out.push_back(RawFact { at: self.last_at, ..fact });
-            self.tail += 1;
-        }
-        control(FACT_TAIL).store(self.tail, Ordering::Release);
-        let lost = control(FACT_LOST).load(Ordering::Relaxed);
-        if lost != self.lost {
-            out.push_back(RawFact::lost(self.last_at, lost - self.lost));
-            self.lost = lost;
-        }
     }
 }
 

@@ -540,11 +540,7 @@ fn compare_read(
     let mut replay = SelfReplay { left_out, ..found };
     let mut errors = trust::method_errors(&replay, input, &was, &first);
     replay.doubt(input.second_half(&recorded, &bench)?, &errors, &mut served);
-    // Where tasks move, their windows say by how much one part of a recording differs from another;
-    // what is fitted to replays by wakeups has it.
-    if !input.spread.moves && input.by_messages.is_some() {
-        validation::widen(&mut errors, &replay.second_half);
-    }
+    validation::widen(&mut errors, &replay.second_half, input);
     client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
     served.iter().for_each(|server| server.add_to(&mut errors, &was));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);

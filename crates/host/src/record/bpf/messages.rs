@@ -2,21 +2,25 @@
 //! that write them.
 
 use crate::record::messages::RawFact;
+use crate::sys::Shared;
 use aya::Btf;
 use aya_obj::btf::BtfKind;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Bytes of a record.
 pub(crate) const FACT: usize = 64;
 /// Where its sequence number is.
-pub(crate) const FACT_SEQUENCE: usize = 60;
+const FACT_SEQUENCE: usize = 60;
 
 /// Bytes of `struct fact_control`, and where its parts are.
 pub(crate) const FACT_CONTROL: usize = 128;
-pub(crate) const FACT_HEAD: usize = 0;
-pub(crate) const FACT_LOST: usize = 8;
+const FACT_HEAD: usize = 0;
+const FACT_LOST: usize = 8;
 pub(crate) const FACT_CALLS: usize = 24;
-pub(crate) const FACT_TAIL: usize = 64;
+const FACT_TAIL: usize = 64;
 
 /// The programs and their tracepoints.
 pub(crate) const FACT_PROGRAMS: [(&str, &str); 5] = [
@@ -103,6 +107,49 @@ pub(crate) fn decode(words: [u64; 8]) -> RawFact {
         kind: (what >> 48) as u8,
         of: (what >> 56) as u8,
         limit: rest as u8,
+    }
+}
+
+/// The ring of one CPU for facts.
+pub(crate) struct FactRing {
+    pub(crate) rings: Rc<Shared>,
+    pub(crate) controls: Rc<Shared>,
+    pub(crate) slots: usize,
+    pub(crate) tail: u64,
+    pub(crate) lost: u64,
+    pub(crate) seen: u64,
+    pub(crate) last_at: u64,
+}
+
+impl FactRing {
+    /// Appends what is there of the ring of `cpu`; `stopped`: nothing is written any longer.
+    pub(crate) fn drain(&mut self, cpu: usize, stopped: bool, out: &mut VecDeque<RawFact>) {
+        let control = |part: usize| self.controls.long(cpu * FACT_CONTROL + part);
+        let head = control(FACT_HEAD).load(Ordering::Acquire);
+        // As in the ring of events.
+        let end = if cfg!(target_arch = "x86_64") || stopped { head } else { self.seen };
+        self.seen = head;
+        while self.tail != end {
+            let slot = self.tail as usize & (self.slots - 1);
+            let offset = (cpu * self.slots + slot) * FACT;
+            let sequence = self.rings.word(offset + FACT_SEQUENCE).load(Ordering::Acquire);
+            if sequence != (self.tail as u32).wrapping_add(1) {
+                break;
+            }
+            let words: [u64; 8] =
+                std::array::from_fn(|i| self.rings.long(offset + 8 * i).load(Ordering::Relaxed));
+            let fact = decode(words);
+            // One that was begun before another may be written after it.
+            self.last_at = self.last_at.max(fact.at);
+            out.push_back(RawFact { at: self.last_at, ..fact });
+            self.tail += 1;
+        }
+        control(FACT_TAIL).store(self.tail, Ordering::Release);
+        let lost = control(FACT_LOST).load(Ordering::Relaxed);
+        if lost != self.lost {
+            out.push_back(RawFact::lost(self.last_at, lost - self.lost));
+            self.lost = lost;
+        }
     }
 }
 
