@@ -163,6 +163,8 @@ mod tests {
             ("struct_ops/trace_enqueue", 100),
             ("struct_ops/faults_enqueue", 100),
             ("struct_ops/missing_dispatch", 16),
+            ("struct_ops/log_enqueue", 100),
+            ("struct_ops/release_enqueue", 16),
         ];
         assert_eq!(programs.len(), PROGRAMS.len());
         for ((source, object), (program, bytes)) in PROGRAMS.into_iter().zip(programs) {

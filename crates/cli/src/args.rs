@@ -144,7 +144,7 @@ pub(crate) enum Command {
     /// Play a recording or a scenario under other schedulers and settings
     Compare(commands::compare::CompareArgs),
     #[cfg(feature = "ui")]
-    /// Open a workbench in the browser: see a recording, drag a setting, watch the percentiles move
+    /// Open a workbench in the browser: drag a setting, see the percentiles move
     Ui(commands::ui::UiArgs),
     /// Hold a scheduler to gates over a folder of recordings and scenarios, for CI
     #[command(subcommand)]

@@ -190,27 +190,17 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
-        let digits = after.get(..2).filter(|_| *first == b'%');
-        let byte =
-            digits.and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
-        (bytes, rest) = match byte {
-            Some(byte) => (
-                {
-                    bytes.push(byte);
-                    bytes
-                },
-                &after[2..],
-            ),
-            None => (
-                {
-                    bytes.push(*first);
-                    bytes
-                },
-                after,
-            ),
-        };
+        let byte = after.first_chunk().filter(|_| *first == b'%').and_then(byte_of);
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Returns the byte of two hexadecimal digits.
+fn byte_of([high, low]: &[u8; 2]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
 }
 
 #[cfg(test)]

@@ -590,7 +590,9 @@ mod tests {
         let exact = [(("server".to_owned(), Metric::Share), MethodError::default())];
         let errors: Errors = exact.into_iter().collect();
         assert_eq!(half(2.29, 2.20).disagreement(&errors), None);
-        assert!(half(2.29, 2.16).disagreement(&errors).is_some());
+        // Costs that drift within a recording move 2.1 CPUs by 0.14.
+        assert_eq!(half(2.29, 2.16).disagreement(&errors), None);
+        assert!(half(2.29, 2.05).disagreement(&errors).is_some());
         assert!(half(0.29, 0.20).disagreement(&errors).is_some());
     }
 }
