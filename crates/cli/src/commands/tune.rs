@@ -35,8 +35,6 @@ Examples:
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,10,19' \\
                           --validate other.slt
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,19' --deploy shell
-  schedlab tune two-hogs --goal 'yes run p50 < 6ms' --scheduler bpf:mine.bpf.o \\
-                         --kernel-btf vmlinux --space 'slice_ns=1ms..20ms'
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,19' --from 1s --to 3s
 
 A goal is 'SUBJECT METRIC' or 'SUBJECT METRIC OP VALUE': the number that is to become better, and \

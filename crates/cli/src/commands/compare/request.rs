@@ -24,9 +24,11 @@ impl Which for All {
 }
 
 /// The server alone.
+#[cfg(feature = "machine")]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Serve;
 
+#[cfg(feature = "machine")]
 impl Which for Serve {
     fn has(option: &CompareOption) -> bool {
         option.name == "serve"
@@ -64,9 +66,11 @@ impl Which for ReplayAndTypes {
 }
 
 /// What a recording is replayed from, alone.
+#[cfg(feature = "machine")]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Replay;
 
+#[cfg(feature = "machine")]
 impl Which for Replay {
     fn has(option: &CompareOption) -> bool {
         option.name == "replay"

@@ -98,7 +98,7 @@ impl Exchanges<'_> {
     pub(super) fn without_debt(&mut self, t: usize, before: Ns) -> Ns {
         let debt = &mut self.players[t].debt;
         let less = before.min(*debt);
-        *debt = *debt - less;
+        *debt -= less;
         before - less
     }
 
