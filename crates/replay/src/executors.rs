@@ -66,6 +66,11 @@ pub(crate) fn merged(steps: &Steps<'_>, threads: &[TaskId]) -> Vec<Deed> {
     all
 }
 
+/// Returns a step that goes on in its activation and is the first of nothing.
+fn plain(step: Step) -> CoroutineStep {
+    CoroutineStep { step, later: false, looked: false, after_others: false, first: 0 }
+}
+
 /// Returns the operation as CPU time that others see nothing of.
 fn silent(operation: &Operation) -> Operation {
     let before = operation.cost();
@@ -233,13 +238,6 @@ impl Weaver<'_> {
         self.found = ready;
         let rest = self.pending.remove(&thread).unwrap_or_default();
         let to = if self.by_timer.get(&thread) == Some(&true) { TIMERS } else { self.last };
-        let plain = |step| CoroutineStep {
-            step,
-            later: false,
-            looked: false,
-            after_others: false,
-            first: 0,
-        };
         let timed = !self.executor.coroutines[TIMERS].steps.is_empty();
         if to != TIMERS || timed {
             self.executor.coroutines[to].steps.extend(rest.into_iter().map(plain));
@@ -374,13 +372,6 @@ impl Weaver<'_> {
         let list = &mut self.executor.coroutines[owner].steps;
         let own =
             CoroutineStep { step: Step { before, ..step }, later, looked, after_others, first };
-        let plain = |step| CoroutineStep {
-            step,
-            later: false,
-            looked: false,
-            after_others: false,
-            first: 0,
-        };
         if found {
             list.push(own);
             list.extend(loud.into_iter().map(plain));

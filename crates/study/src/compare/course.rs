@@ -5,6 +5,7 @@
 //! reasons, too: a client starts, connects, and ends. The replay starts, connects and ends as the
 //! recording does. So what counts is by how much the windows of the two differ.
 
+use super::spread::BEYOND;
 use crate::measurements::Kind;
 use crate::metric::Metric;
 use schedlab_model::{EventSink, Fact, Ns, SchedEvent};
@@ -17,8 +18,6 @@ use std::collections::BTreeMap;
 /// Windows of a run. Of a recording of 3 s one has 94 ms: some twenty turns of tasks that share a
 /// CPU, and ten of them are a placement that lasts for a second.
 const WINDOWS: usize = 32;
-/// The chance that a mean lies outside of its interval.
-const BEYOND: f64 = 0.05;
 
 /// What the tasks had in each window.
 #[derive(Clone, Debug, Default)]

@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const WAITS_PERCENT: f64 = 10.0;
 
 /// The errors of predictions, row by row.
+#[derive(Default)]
 pub(super) struct RowErrors {
     common: Errors,
     own: BTreeMap<usize, Errors>,
@@ -81,13 +82,7 @@ impl RowErrors {
     /// Returns those of a scenario, which are of the seeds. `cpus`: of the machine.
     pub(super) fn of_scenario(plans: &[RowPlan], classes: &[String], cpus: usize) -> RowErrors {
         let rooms = plans.iter().map(|plan| Room::of_row(plan, classes, cpus)).collect();
-        RowErrors {
-            common: Errors::new(),
-            own: BTreeMap::new(),
-            rooms,
-            endless: BTreeSet::new(),
-            left: Vec::new(),
-        }
+        RowErrors { rooms, ..RowErrors::default() }
     }
 
     /// Finds the rows that have errors of their own; and what the reader is told about each that is
@@ -135,10 +130,8 @@ impl RowErrors {
                 own.insert(row, changed);
             }
         }
-        let rooms =
-            RowErrors::of_scenario(plans, &input.classes, input.replay.topology.cpus()).rooms;
-        let mut found =
-            RowErrors { common, own, rooms, endless: BTreeSet::new(), left: Vec::new() };
+        let none = RowErrors::of_scenario(plans, &input.classes, input.replay.topology.cpus());
+        let mut found = RowErrors { common, own, ..none };
         if input.spread.moves {
             let hogs = input.replay.report.hogs.iter();
             found.endless = hogs.map(|task| input.classes[task.index()].clone()).collect();
@@ -147,9 +140,7 @@ impl RowErrors {
         }
         (found, notes)
     }
-}
 
-impl RowErrors {
     /// Returns how far all that is not without end may be moved in a row by what its work costs.
     fn left_in(&self, row: usize, runs: &[Run]) -> f64 {
         let errors = self.row(row);

@@ -19,8 +19,8 @@ use schedlab_trace::analysis::{Summary, TaskSummary};
 const WINDOWS: usize = 8;
 /// Tasks with less than this part of the time may move between CPUs.
 const STAYS: f64 = 0.01;
-/// The chance that a rate lies outside of its interval.
-const BEYOND: f64 = 0.05;
+/// The chance that a rate, or a mean, lies outside of its interval.
+pub(super) const BEYOND: f64 = 0.05;
 
 /// What was measured, window by window.
 #[derive(Debug, Default)]
