@@ -329,6 +329,9 @@ impl<'a> Programs<'a> {
     }
 }
 
+/// The least that a pipe can have room for (Linux 6.12: fs/pipe.c, `round_pipe_size`; x86-64).
+const PAGE: u64 = 4_096;
+
 /// Returns what the simulator is to know of an object.
 fn spec(
     recording: &Recording,
@@ -361,7 +364,10 @@ fn spec(
     );
     // A pipe's writer goes on when a slot is free, that of a Unix socket when a quarter is left
     // (Linux 6.12: fs/pipe.c, `unix_writable` in net/unix/af_unix.c).
-    let room = object.full_at.filter(|&full| full > 0).map(|full| {
+    // A pipe has room for a page at least: what slept in a write to one with less in it waited for
+    // something else.
+    let least = if kind == Some(ObjectKind::Pipe) { PAGE } else { 1 };
+    let room = object.full_at.filter(|&full| full >= least).map(|full| {
         let capacity = full.max(object.at_start);
         let resume_at = if kind == Some(ObjectKind::Unix) { capacity / 4 } else { capacity - 1 };
         Room { capacity, resume_at }

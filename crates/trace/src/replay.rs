@@ -9,12 +9,8 @@
 //!   progress of the waker, and the sleep that it ended a `Receive`. One channel per task: tokens
 //!   count wakeups.
 //! * A wakeup of a task that is running or runnable released nothing, so it is no token.
-//! * A task that answers several others of its closed loop, each over a connection of its own, does
-//!   for each what it did for that one, in whichever order they write; see `reactor`.
-//! * Wakeups of a task that several others of its closed loop feed are replaced by what these did
-//!   together; see `pool`.
-//! * In loops that the outside drives, a task that always sends when its peer sleeps is taken to
-//!   send when the peer is awake too, although no wakeup shows it; see `messages`.
+//! * A task of a closed loop that hardly ever sleeps goes on when those who work for it have done
+//!   what they had; see `prompt` and `silent`.
 //! * A sleep that an interrupt, ksoftirqd or an unknown task ended is either absolute (the wakeup
 //!   comes at its recorded time) or relative (the sleep keeps its length); see `classify`. Sleeps
 //!   in state `D` are a device's service time: relative. Its interrupt comes on the CPU on which it
@@ -37,15 +33,10 @@
 
 mod build;
 mod classify;
-mod couple;
 mod devices;
-mod looks;
 mod makers;
-mod messages;
 mod parts;
-mod pool;
 mod prompt;
-mod reactor;
 mod recorder;
 mod report_text;
 mod rounds;
@@ -193,14 +184,6 @@ pub struct ReplayReport {
     pub driven_loops: Vec<Vec<TaskId>>,
     /// Tasks that both other tasks and the outside wake: what they do depends on who woke them.
     pub event_loops: u64,
-    /// Steady producers and their consumers in loops: the consumer's work is fed by the producer's
-    /// progress.
-    pub links: Vec<(TaskId, TaskId)>,
-    /// Tasks that many others of their loop feed, with the number of those: amounts take the place
-    /// of wakeups.
-    pub pools: Vec<(TaskId, usize)>,
-    /// Loops of one command that was done before the recording was over: they do their work once.
-    pub commands: Vec<Vec<TaskId>>,
     /// Servers that hardly ever sleep, and the client that each answers: they need its next request
     /// behind each answer.
     pub prompt: Vec<(TaskId, TaskId)>,
@@ -214,14 +197,6 @@ pub struct ReplayReport {
     pub undecided: Vec<TaskId>,
     /// Threads over which a runtime multiplexes its work.
     pub runtimes: Vec<RuntimeFit>,
-    /// Tasks that answer several others over a connection each, with the number of those.
-    pub reactors: Vec<(TaskId, usize)>,
-    /// Messages to tasks that were awake, which no wakeup shows: taken from what their senders do
-    /// otherwise.
-    pub unseen_messages: u64,
-    /// Tasks that handle several messages in one activation, with the CPU time of the activation
-    /// itself and of each message more, both fitted.
-    pub entries: Vec<(TaskId, Ns, Ns)>,
     /// What the machine added between wakeup and switch where nobody was in the way.
     pub delays: MachineDelays,
     /// What the recorder cost, and how much of the demand that was.
@@ -308,7 +283,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     report.requests = units::requests(&timeline.lines);
     let processes: Vec<u32> = recording.header.tasks.iter().map(|task| task.pid).collect();
     let (runtimes, undecided) = runtime::merge(&mut timeline.lines, &processes, recording.duration);
-    let watched = runtime::cut_monitors(&mut timeline.lines, &processes);
+    runtime::cut_monitors(&mut timeline.lines, &processes);
     report.undecided = undecided.into_iter().map(TaskId::from).collect();
     report.runtimes = runtimes.iter().map(RuntimeFit::from_runtime).collect();
     let monitors: Vec<usize> =
@@ -317,38 +292,16 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     classify::ask_sleeps(&mut classes.outside, &timeline.lines, recording.facts.list.iter());
     let prompt = report.seldom_asleep(&timeline.lines, &recording.header.tasks, &mut classes);
     report.note_loops(&classes.loops);
-    let mut reactors = reactor::find(&timeline.lines, &classes.loops, recording.duration);
-    report.requests.extend(units::of_reactors(&reactors));
-    report.requests.sort_unstable();
-    report.requests.dedup();
-    let mut pools = pool::find(&timeline.lines, &classes, &reactors);
-    let mut links = couple::couple(&mut timeline.lines, &classes.loops, &pools, &reactors);
-    prompt::fill(&mut timeline.lines, &prompt, links.len());
-    links.extend(prompt.iter().map(|of| of.link));
-    let looks =
-        looks::tie(&mut timeline.lines, &classes, runtimes.iter().chain(&watched), links.len());
-    links.extend(looks);
-    pool::fill(&mut timeline.lines, &mut pools, links.len());
-    reactors.fill(&mut timeline.lines, links.len() + pools.len());
-    report.commands = pool::commands(&timeline.lines, &classes, &pools);
-    report.note_ties(&pools, &links, &reactors);
-    let messages = messages::find(&mut timeline.lines, &classes.loops);
-    report.unseen_messages = messages.unseen + reactors.unseen;
-    report.entries = messages.entries();
-    report.entries.extend(reactors.entries());
+    prompt::fill(&mut timeline.lines, &prompt);
     let names: Vec<&str> = recording.header.tasks.iter().map(|task| task.comm.as_str()).collect();
     let makers = makers::find(&timeline.lines, &processes, &names, recording.duration);
     report.makers = makers.named();
-    let devices = devices::find(&timeline.lines, &classes.loops, &pools, &reactors);
+    let devices = devices::find(&timeline.lines, &classes.loops);
     let workload = build::Builder {
         header: &recording.header,
         lines: &timeline.lines,
         classes: &classes,
-        links: &links,
         prompt: &prompt,
-        pools: &pools,
-        reactors: &reactors,
-        messages: &messages,
         devices: &devices,
         runtimes: &runtimes,
         makers: &makers,
@@ -392,21 +345,6 @@ impl ReplayReport {
         self.silent = silent.iter().map(|of| of.described(lines)).collect();
         prompt.extend(silent::needs(&silent));
         prompt
-    }
-
-    fn note_ties(
-        &mut self,
-        pools: &[pool::Pool],
-        links: &[couple::Link],
-        reactors: &reactor::Reactors,
-    ) {
-        self.reactors =
-            reactors.all.iter().map(|r| (TaskId::from(r.task), r.peers.len())).collect();
-        self.pools =
-            pools.iter().map(|pool| (TaskId::from(pool.consumer), pool.producers.len())).collect();
-        let tasks =
-            |link: &couple::Link| (TaskId::from(link.producer), TaskId::from(link.consumer));
-        self.links = links.iter().map(tasks).collect();
     }
 
     fn note_loops(&mut self, loops: &[classify::Loop]) {

@@ -3,8 +3,9 @@
 
 use crate::round_trip::{MS, US, object, receive, recording, replayed, send, simulate, step};
 use schedlab_model::{
-    Act, Coroutine, CoroutineStep, CpuId, CpuSet, EventKind, Executor, ExecutorId, Holds, Ns, Op,
-    PrevState, Program, Script, ScriptId, Start, Step, TaskId, TaskSpec, Workload,
+    Act, Coroutine, CoroutineStep, CpuId, CpuSet, EventKind, Executor, ExecutorId, Holds, Ns,
+    ObjectKind, Op, PrevState, Program, Room, Script, ScriptId, Start, Step, TaskId, TaskSpec,
+    Workload,
 };
 use schedlab_trace::replay::RecorderCost;
 
@@ -170,4 +171,29 @@ fn what_was_done_once_is_not_repeated() {
         let (was, is) = (of(&recorded), of(&thrice));
         assert!(is <= was + MS && is + 4 * MS >= was, "{task:?}: {was} became {is}");
     }
+}
+
+/// A pipe has room for a page at least. Who slept in a write to one in which 300 bytes were waited
+/// for something else, and the pipe was taken to be full with them.
+#[test]
+fn a_pipe_with_little_in_it_is_not_full() {
+    let room = |bytes: u64| {
+        let mut workload = Workload::default();
+        let mut pipe = object(Holds::Stream);
+        pipe.room = Some(Room { capacity: bytes, resume_at: bytes / 2 });
+        workload.exchange.objects.push(pipe);
+        let writes = vec![step(100 * US, send(0, bytes))];
+        let writes = script(&mut workload, writes, true);
+        task(&mut workload, 0, Program::once([writes]));
+        let reads = vec![step(MS, receive(0, bytes)), step(MS, Act::Nothing)];
+        let reads = script(&mut workload, reads, true);
+        task(&mut workload, 1, Program::once([reads]));
+        let (_, mut recording) = recording(&workload, RECORDED);
+        recording.facts.objects[0].kind = ObjectKind::Pipe;
+        let again =
+            schedlab_replay::replay(&recording, RecorderCost::default(), &[]).expect("facts");
+        again.workload.exchange.objects[0].room
+    };
+    assert_eq!(room(300), None);
+    assert_eq!(room(65_536).map(|room| room.capacity >= 65_536), Some(true));
 }

@@ -224,6 +224,26 @@ fn a_lock_is_free_when_no_task_that_wakes_there_is_awake() {
     assert_eq!(outcome.metrics.tasks[0].sleep_ns, Ns::ZERO);
 }
 
+/// An event loop that waits at a lock on its way goes on when it is woken there, and when the only
+/// task that could wake it falls asleep. It waited for ever.
+#[test]
+fn a_loop_that_waits_at_a_lock_goes_on() {
+    let done = |holder: Script| {
+        let mut workload =
+            players(vec![(1, holder)], vec![object(Holds::Lock { wakers: vec![TaskId(0)] })]);
+        let steps = vec![turn(step(MS, receive(0, 1)), false), turn(step(MS, Act::Nothing), false)];
+        let coroutines = vec![Coroutine::default(), Coroutine { steps, ..Coroutine::default() }];
+        let life = Some(Ns(20 * MS));
+        workload.exchange.executors.push(Executor { coroutines, life, ..Executor::default() });
+        workload.tasks.push(on(0, Op::Attend(ExecutorId(0))));
+        outcome(&workload, 2, 20).metrics.tasks[1].work_ns.0 / MS
+    };
+    let wakes = [step(9 * MS, send(0, 1)), step(MS, Act::Nothing)];
+    // Before the holder has begun the lock is free: 2 ms.
+    assert_eq!(done(once(wakes)), 2 + 11, "from its wake, and without a stop when it has ended");
+    assert_eq!(done(once([step(10 * MS, Act::Sleep(Ns(50 * MS)))])), 2 + 10, "from its sleep");
+}
+
 /// What comes from outside comes at its times, and ends a wait.
 #[test]
 fn arrivals_come_at_their_times() {

@@ -1,14 +1,10 @@
 //! Third step: activations → programs, channels and sources.
 
 use super::classify::{Classes, Outside, Why};
-use super::couple::Link;
 use super::devices::Devices;
 use super::makers::{self, Makers};
-use super::messages::Messages;
 use super::parts::{Ending, Parts, Wait};
-use super::pool::{self, Need, Pool};
 use super::prompt::Prompt;
-use super::reactor::{Of, Piece, Reactor, Reactors};
 use super::rounds;
 use super::runtime::Runtime;
 use super::starts::{self, StartUp};
@@ -38,12 +34,8 @@ pub(super) struct Builder<'a> {
     pub(super) header: &'a Header,
     pub(super) lines: &'a [TaskTimeline],
     pub(super) classes: &'a Classes,
-    pub(super) links: &'a [Link],
     /// What tasks need that hardly ever sleep.
     pub(super) prompt: &'a [Prompt],
-    pub(super) pools: &'a [Pool],
-    pub(super) reactors: &'a Reactors,
-    pub(super) messages: &'a Messages,
     pub(super) devices: &'a Devices,
     pub(super) runtimes: &'a [Runtime],
     pub(super) makers: &'a Makers,
@@ -66,22 +58,9 @@ impl Builder<'_> {
             .collect();
         let never = ChannelId::from(channels.len());
         channels.push(ChannelSpec { name: END.to_owned(), ..ChannelSpec::default() });
-        for link in self.links {
+        for Prompt { link, .. } in self.prompt {
             let name = |task: usize| &self.header.tasks[task].comm;
             let name = format!("{} works for {}", name(link.producer), name(link.consumer));
-            channels.push(ChannelSpec { name, ..ChannelSpec::default() });
-        }
-        for pool in self.pools {
-            let name = format!(
-                "{} others work for {}",
-                pool.producers.len(),
-                self.header.tasks[pool.consumer].comm
-            );
-            channels.push(ChannelSpec { name, ..ChannelSpec::default() });
-        }
-        for (peer, reactor) in self.reactors.connections() {
-            let name = |task: usize| &self.header.tasks[task].comm;
-            let name = format!("{} writes to {}", name(peer), name(reactor));
             channels.push(ChannelSpec { name, ..ChannelSpec::default() });
         }
         for &starter in &self.devices.starters {
@@ -121,7 +100,7 @@ impl Builder<'_> {
         starts::begin_at_exchange(&mut tasks, &self.classes.loops, |task| {
             self.lines[task].was_created()
         });
-        rounds::complete(&mut tasks, &self.classes.loops, self.reactors, &activations);
+        rounds::complete(&mut tasks, &self.classes.loops, &activations);
         rounds::complete_makers(&mut tasks, self.makers);
         starts::shorten(&mut tasks, &self.starts);
         let handoffs = self.handoffs(parked, &mut tasks);
@@ -159,21 +138,9 @@ impl Builder<'_> {
         let line = &self.lines[index];
         let info = &self.header.tasks[index];
         let scale = self.scale(&info.comm);
-        let own = ChannelId::from(index);
-        let reactor = self.reactors.get(index);
-        let mut parts = match reactor {
-            Some(reactor) => self.answers(index, reactor, scale),
-            None => self.activations(index, scale),
-        };
+        let mut parts = self.activations(index, scale);
         let arrivals = std::mem::take(&mut parts.arrivals);
-        let program = match reactor {
-            Some(reactor) => {
-                let answers =
-                    reactor.peers.iter().map(|&peer| self.answers_to(peer)).collect::<Vec<_>>();
-                parts.event_loop(own, outside, &answers)
-            }
-            None => self.program(index, parts, never, outside),
-        };
+        let program = self.program(index, parts, never, outside);
         let mut task = TaskSpec::new(info.comm.clone(), program);
         task.process = info.pid;
         task.policy = info.policy;
@@ -184,8 +151,6 @@ impl Builder<'_> {
         task.start = self.start(line);
         let existed = !line.activations.is_empty() && !line.was_created();
         task.began_on = line.first_cpu.filter(|_| existed);
-        let entry = reactor.map_or_else(|| self.messages.entry(index), |reactor| reactor.entry);
-        task.entry = Ns(scaled(entry, scale));
         (task, arrivals)
     }
 
@@ -201,21 +166,13 @@ impl Builder<'_> {
                 parts.start = parts.parts.len();
             }
             match if number == 0 { Wait::None } else { self.waits_for(index, number, activation) } {
-                Wait::None | Wait::Peer(_) => {}
-                Wait::Pool(need) => parts.ops().push(self.gather(need)),
+                Wait::None => {}
                 Wait::Sleep(slept) => parts.ops().push(Op::Sleep(Amount::Fixed(slept))),
                 Wait::Device => parts.ops().extend(self.device(index, number)),
                 Wait::Task => parts.begin(Wait::Task),
                 Wait::Outside => parts.arrive(activation.woken),
             }
-            let messages = self.messages.batch(index, number);
-            let received = parts.parts.len() > 1 && parts.ops().is_empty();
-            for part in messages.split(activation, received) {
-                if part.more {
-                    parts.begin(Wait::Task);
-                }
-                self.work(index, &part.activation, scale, parts.ops());
-            }
+            self.work(index, activation, scale, parts.ops());
         }
         parts
     }
@@ -224,28 +181,18 @@ impl Builder<'_> {
     fn program(
         &mut self,
         index: usize,
-        mut parts: Parts,
+        parts: Parts,
         never: ChannelId,
         outside: ChannelId,
     ) -> Program {
         let own = ChannelId::from(index);
-        let mut ends = self.ending(index, &parts, never);
-        if let (Ending::Again(_) | Ending::Anew, Some(rest)) = (ends, pool::rest(self.pools, index))
-        {
-            parts.ops().push(self.gather(rest));
-        }
-        if matches!(ends, Ending::Again(_)) && self.reactors.is_peer(index) {
-            // Its last message is answered like all others.
-            parts.begin(Wait::Task);
-            ends = Ending::Again(Ns::ZERO);
-        }
-        match ends {
+        match self.ending(index, &parts, never) {
             // Only a task that goes on for ever and is woken both ways needs to tell the two apart.
             Ending::Again(_)
                 if parts.has(Wait::Task) && parts.has(Wait::Outside) && !parts.creates() =>
             {
                 self.report.event_loops += 1;
-                parts.event_loop(own, outside, &[])
+                parts.event_loop(own, outside)
             }
             ends => {
                 if let (Ending::Again(_), Some(start)) = (ends, parts.start_up()) {
@@ -256,61 +203,6 @@ impl Builder<'_> {
         }
     }
 
-    /// Peer and channel of a connection.
-    fn answers_to(&self, peer: usize) -> (Wait, ChannelId) {
-        let connection = self.reactors.connection(peer).unwrap_or_default();
-        (Wait::Peer(connection), self.link(connection))
-    }
-
-    /// The pieces of a reactor's work, each for the connection that it answers.
-    fn answers(&mut self, index: usize, reactor: &Reactor, scale: (u64, u64)) -> Parts {
-        let mut parts = Parts::default();
-        // Work for a peer that ended without an answer, and what came before work for any peer.
-        let mut begun: BTreeMap<usize, Vec<Op>> = BTreeMap::new();
-        let mut before = Vec::new();
-        for (number, activation) in self.lines[index].activations.iter().enumerate() {
-            match (activation.origin, activation.slept) {
-                (Origin::Task(by), _) if number > 0 && !reactor.answers(by) => {
-                    parts.begin(Wait::Task)
-                }
-                (_, Some((slept, PrevState::DiskSleep))) if number > 0 => {
-                    self.report.device_sleeps += 1;
-                    match self.device(index, number) {
-                        ops if ops.is_empty() => before.push(Op::Sleep(Amount::Fixed(slept))),
-                        ops => before.extend(ops),
-                    }
-                }
-                _ => {}
-            }
-            for Piece { work, of } in reactor.pieces(activation) {
-                let mut ops = std::mem::take(&mut before);
-                self.work(index, &work, scale, &mut ops);
-                match (of, activation.origin) {
-                    (Of::Answer(peer), _) => {
-                        parts.begin(self.answers_to(peer).0);
-                        parts.ops().extend(begun.remove(&peer).unwrap_or_default());
-                        parts.ops().extend(ops);
-                    }
-                    (Of::First, _) => parts.parts[0].1.extend(ops),
-                    (Of::Own, _) if number == 0 => parts.parts[0].1.extend(ops),
-                    (Of::Own, Origin::Task(by)) if reactor.answers(by) => {
-                        begun.entry(by.index()).or_default().extend(ops);
-                    }
-                    (Of::Own, Origin::Task(_)) => parts.ops().extend(ops),
-                    (Of::Own, _) if matches!(activation.slept, Some((_, PrevState::DiskSleep))) => {
-                        before = ops
-                    }
-                    (Of::Own, _) => {
-                        self.report.absolute_wakes += 1;
-                        parts.arrive(activation.woken);
-                        parts.ops().extend(ops);
-                    }
-                }
-            }
-        }
-        parts
-    }
-
     /// The channel of a link: they come after those of the tasks and the one that nobody feeds.
     fn link(&self, link: u32) -> ChannelId {
         ChannelId::from(self.lines.len() + 1 + link as usize)
@@ -318,17 +210,8 @@ impl Builder<'_> {
 
     /// How the task waits for a device before this activation; empty where it does not.
     fn device(&self, index: usize, number: usize) -> Vec<Op> {
-        let others = self.links.len() + self.pools.len() + self.reactors.connections().count();
-        let first = self.link(others as u32).index();
+        let first = self.link(self.prompt.len() as u32).index();
         self.devices.wait(index, number, first).unwrap_or_default()
-    }
-
-    /// What a pool must have given.
-    fn gather(&self, need: Need) -> Op {
-        Op::ReceiveCount {
-            channel: self.link((self.links.len() + need.pool) as u32),
-            count: need.count,
-        }
     }
 
     fn scale(&self, name: &str) -> (u64, u64) {
@@ -351,15 +234,11 @@ impl Builder<'_> {
     /// What ends the sleep before an activation.
     fn waits_for(&mut self, index: usize, number: usize, activation: &Activation) -> Wait {
         let report = &mut *self.report;
-        if let Some(need) = pool::need(self.pools, index, number) {
-            return Wait::Pool(need);
-        }
         if self.devices.has(index, number) {
             report.device_sleeps += 1;
             return Wait::Device;
         }
         match activation.origin {
-            Origin::Task(by) if pool::covers(self.pools, by.index(), index) => Wait::None,
             Origin::Task(by) if self.classes.opens(by.index(), index) => match activation.slept {
                 // A date would hold up a task that hardly ever sleeps.
                 Some((slept, _)) if is_prompt(self.prompt, index) => {
@@ -382,12 +261,9 @@ impl Builder<'_> {
                         report.device_sleeps += 1;
                         Wait::Sleep(slept)
                     }
-                    // When it fell asleep was not recorded: it may have waited for its pool, or for
-                    // what it needs of its servers.
-                    (None, Outside::Relative(Why::ClosedLoop))
-                        if pool::feeding(self.pools, index).is_some()
-                            || is_prompt(self.prompt, index) =>
-                    {
+                    // When it fell asleep was not recorded: it may have waited for what it needs of
+                    // its servers.
+                    (None, Outside::Relative(Why::ClosedLoop)) if is_prompt(self.prompt, index) => {
                         Wait::None
                     }
                     (Some((slept, _)), Outside::Relative(why)) => {
@@ -433,7 +309,6 @@ impl Builder<'_> {
                 Deed::Wake(_, 0) => self.report.first_wakes += 1,
                 // It comes at its date: see `waits_for`.
                 Deed::Wake(task, _) if self.classes.opens(index, task.index()) => {}
-                Deed::Wake(task, _) if pool::covers(self.pools, index, task.index()) => {}
                 Deed::Wake(task, number)
                     if self.makers.are_stopped(
                         self.lines,
@@ -445,13 +320,8 @@ impl Builder<'_> {
                     self.report.dependencies += 1;
                     ops.push(Op::Send { channel: ChannelId(task.0), count: 1 });
                 }
-                Deed::Tell(task) => ops.push(Op::Send { channel: ChannelId(task.0), count: 1 }),
                 Deed::Feed(link) => ops.push(Op::Send { channel: self.link(link), count: 1 }),
                 Deed::Await(link) => ops.push(Op::Receive(self.link(link))),
-                Deed::Gather(count) => ops.extend(
-                    pool::feeding(self.pools, index).map(|pool| self.gather(Need { pool, count })),
-                ),
-                Deed::Hear => ops.push(Op::Receive(ChannelId::from(index))),
                 Deed::Spawn(task) => {
                     self.report.forks += 1;
                     ops.push(Op::Spawn(task));
@@ -467,8 +337,7 @@ impl Builder<'_> {
     /// Decides what comes after the recorded operations.
     fn ending(&mut self, index: usize, parts: &Parts, never: ChannelId) -> Ending {
         let line = &self.lines[index];
-        let (pooled, prompt) =
-            (pool::feeding(self.pools, index).is_some(), is_prompt(self.prompt, index));
+        let prompt = is_prompt(self.prompt, index);
         let report = &mut *self.report;
         let Some(last) = line.activations.last() else { return Ending::Wait(never) };
         if self.makers.has(index) {
@@ -479,8 +348,7 @@ impl Builder<'_> {
             // gone.
             let stopped =
                 line.ended_by_the_clock(self.duration) || prompt && line.ended_late(self.duration);
-            let done = report.commands.iter().any(|command| command.contains(&TaskId::from(index)));
-            if self.classes.in_loop(index) && stopped && !done {
+            if self.classes.in_loop(index) && stopped {
                 report.stopped_by_clock.push(TaskId::from(index));
                 return Ending::Again(Ns::ZERO);
             }
@@ -522,7 +390,7 @@ impl Builder<'_> {
         let first = line.activations.first().map_or(Ns::ZERO, |a| a.woken);
         let seam = first + line.slept_last;
         // What began and ended a closed loop, a client's start and end, is no part of it.
-        let waits = parts.has(Wait::Task) || parts.has(Wait::Outside) || pooled || prompt;
+        let waits = parts.has(Wait::Task) || parts.has(Wait::Outside) || prompt;
         if closed && waits {
             return Ending::Again(Ns::ZERO);
         }

@@ -141,13 +141,6 @@ fn begun_outside(line: &TaskTimeline) -> usize {
     line.activations.iter().filter(|activation| from_outside(activation)).count()
 }
 
-/// Whether a task goes by the clock in part: at least [`RARE_PERCENT`] of its activations begin by
-/// no task's making.
-pub(super) fn has_dates(line: &TaskTimeline) -> bool {
-    let outside = begun_outside(line);
-    outside > 0 && outside * 100 >= line.activations.len() * RARE_PERCENT
-}
-
 /// Whether a task is a monitor as Go's: its own timer begins at least half of what it does. The
 /// thread of a Python server that accepts connections hands the interpreter's lock on like one, and
 /// the thread that had the lock wakes it for that.

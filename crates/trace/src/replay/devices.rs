@@ -8,8 +8,6 @@
 //! which it came, lets all of them go on. Who comes later than the interrupt does not wait.
 
 use super::classify::Loop;
-use super::pool::{self, Pool};
-use super::reactor::Reactors;
 use super::timeline::TaskTimeline;
 use schedlab_model::{Amount, ChannelId, CpuId, Ns, Op, PrevState};
 use std::collections::BTreeMap;
@@ -45,23 +43,17 @@ struct Sleeper {
 }
 
 /// Finds those whom interrupts woke together.
-pub(super) fn find(
-    lines: &[TaskTimeline],
-    loops: &[Loop],
-    pools: &[Pool],
-    reactors: &Reactors,
-) -> Devices {
+pub(super) fn find(lines: &[TaskTimeline], loops: &[Loop]) -> Devices {
     let mut interrupts: BTreeMap<u32, Vec<Sleeper>> = BTreeMap::new();
     for (task, line) in lines.iter().enumerate() {
         // Whatever else one of these waits for has a place in its order.
-        let special =
-            reactors.has(task) || loops.iter().any(|l| l.tasks.binary_search(&task).is_ok());
+        let special = loops.iter().any(|l| l.tasks.binary_search(&task).is_ok());
         for (activation, a) in line.activations.iter().enumerate().skip(1) {
             let (Some((slept, state)), Some((on, interrupt))) = (a.slept, a.interrupt) else {
                 continue;
             };
             let device = state == PrevState::DiskSleep;
-            if device || !(special || pool::need(pools, task, activation).is_some()) {
+            if device || !special {
                 let sleeper = Sleeper { task, activation, slept, on, device };
                 interrupts.entry(interrupt).or_default().push(sleeper);
             }
@@ -129,10 +121,6 @@ mod tests {
         lines
     }
 
-    fn found(lines: &[TaskTimeline], loops: &[Loop]) -> Devices {
-        find(lines, loops, &[], &Reactors::default())
-    }
-
     #[test]
     fn whom_one_interrupt_woke_one_work_lets_go_on() {
         let lines = lines(&[
@@ -142,7 +130,7 @@ mod tests {
             (3, 2, 9, DiskSleep),
             (3, 3, 7, DiskSleep),
         ]);
-        let devices = found(&lines, &[]);
+        let devices = find(&lines, &[]);
         assert_eq!(devices.starters, [2, 3], "who waited for the device longest, and the only one");
         let channel = ChannelId(40);
         let start = Op::Device { length: Amount::Fixed(Ns(80)), cpu: CpuId(1), channel, count: 3 };
@@ -167,14 +155,14 @@ mod tests {
 
     #[test]
     fn an_interrupt_that_ends_no_wait_for_a_device_is_none() {
-        let devices = found(&lines(&[(0, 1, 900, Sleeping), (1, 1, 70, Sleeping)]), &[]);
+        let devices = find(&lines(&[(0, 1, 900, Sleeping), (1, 1, 70, Sleeping)]), &[]);
         assert!(devices.starters.is_empty() && !devices.has(0, 1));
     }
 
     #[test]
     fn tasks_of_a_loop_keep_their_own_order() {
         let loops = [Loop { tasks: vec![0, 1], closed: true }];
-        let devices = found(
+        let devices = find(
             &lines(&[(0, 1, 900, Sleeping), (1, 1, 70, DiskSleep), (2, 1, 60, DiskSleep)]),
             &loops,
         );

@@ -1,6 +1,5 @@
 //! The operations of one task, cut where it waits, and the program that they make.
 
-use super::pool::Need;
 use super::starts::{self, StartUp};
 use schedlab_model::{Amount, Branch, ChannelId, Ns, Op, Program};
 
@@ -20,10 +19,6 @@ pub(super) enum Wait {
     Task,
     /// A token from outside.
     Outside,
-    /// Several tokens, of whichever producers.
-    Pool(Need),
-    /// A message over this connection.
-    Peer(u32),
     /// Nothing but time.
     Sleep(Ns),
     /// A device, alone or with others.
@@ -144,20 +139,13 @@ impl Parts {
         Program { ops, repeat_from, ..Program::default() }
     }
 
-    /// Several channels: what other tasks made it do, what the outside made it do, and what each of
-    /// these `others` made it do, each in its own order.
-    pub(super) fn event_loop(
-        self,
-        own: ChannelId,
-        outside: ChannelId,
-        others: &[(Wait, ChannelId)],
-    ) -> Program {
+    /// Two channels: what other tasks made it do, and what the outside made it do, each in its own
+    /// order.
+    pub(super) fn event_loop(self, own: ChannelId, outside: ChannelId) -> Program {
         let mut ops = Vec::new();
         let mut branches = Vec::new();
         let kinds = [(Wait::None, None), (Wait::Task, Some(own)), (Wait::Outside, Some(outside))];
-        for (kind, channel) in
-            kinds.into_iter().chain(others.iter().map(|(wait, c)| (*wait, Some(*c))))
-        {
+        for (kind, channel) in kinds {
             let from = ops.len() as u32;
             for (_, part) in self.parts.iter().filter(|(wait, _)| *wait == kind) {
                 ops.extend_from_slice(part);

@@ -15,14 +15,23 @@
 //! name that are such servers of the same client.
 
 use super::classify::{Classes, Outside, RARE_PERCENT, Why};
-use super::couple::{Link, add, steady_producers};
-use super::timeline::{Activation, Deed, TaskTimeline};
+use super::timeline::{Activation, Deed, Origin, TaskTimeline};
 use super::wakes::Wakes;
 use schedlab_model::Ns;
 
-/// Fewer answers than this to one client do not make a server of a task. The same number as for the
-/// steady producers of `couple`.
+/// Fewer answers than this to one client do not make a server of a task.
 pub(super) const ANSWERS: usize = 32;
+/// A producer that woke its consumer fewer times than this is not a steady one.
+const STEADY_WAKES: usize = 32;
+/// A steady producer causes at least this part of the consumer's activations (in per cent).
+const STEADY_PERCENT: usize = 25;
+
+/// One producer and one consumer: what the second does needs the first one's progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Link {
+    pub(super) producer: usize,
+    pub(super) consumer: usize,
+}
 
 /// A task that goes on when another has done something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +65,7 @@ pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, names: &[&str]) ->
             let servers = wakes.wakers(client).iter().copied().filter(serves);
             let (inside, outside): (Vec<usize>, Vec<usize>) =
                 servers.partition(|server| circle.tasks.binary_search(server).is_ok());
-            // Of one that its client wakes again and again `couple` knows more: how far it goes
-            // without it.
+            // One that its client wakes again and again shows with its wakeups what it waits for.
             let seldom = |server: &usize| {
                 let line = &lines[*server];
                 wakes.asked(*server, client) > 0 && !steady_producers(line).contains(&client)
@@ -80,6 +88,24 @@ pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, names: &[&str]) ->
     links.dedup_by_key(|link| link.consumer);
     let prompt = |link: Link| Prompt { link, wakes: link.producer, when: When::GoesOn };
     links.into_iter().map(prompt).collect()
+}
+
+/// Those that begin a good part of what a task does.
+pub(super) fn steady_producers(line: &TaskTimeline) -> Vec<usize> {
+    let mut wakers: Vec<usize> = line
+        .activations
+        .iter()
+        .filter_map(|a| match a.origin {
+            Origin::Task(by) => Some(by.index()),
+            _ => None,
+        })
+        .collect();
+    wakers.sort_unstable();
+    let all = line.activations.len();
+    let runs = wakers.chunk_by(|a, b| a == b);
+    runs.filter(|run| run.len() >= STEADY_WAKES && run.len() * 100 >= all * STEADY_PERCENT)
+        .map(|run| run[0])
+        .collect()
 }
 
 /// Whether this task wakes the client often, and sleeps far less often. `line`: the task's.
@@ -118,10 +144,10 @@ pub(super) fn join(classes: &mut Classes, prompt: &[Prompt]) {
     }
 }
 
-/// Adds what such tasks wait for to the lines; the first of these links has the number `first`.
-pub(super) fn fill(lines: &mut [TaskTimeline], prompt: &[Prompt], first: usize) {
+/// Adds what such tasks wait for to the lines.
+pub(super) fn fill(lines: &mut [TaskTimeline], prompt: &[Prompt]) {
     let mut deeds = Vec::new();
-    for (number, Prompt { link, wakes, when }) in (first as u32..).zip(prompt) {
+    for (number, Prompt { link, wakes, when }) in (0_u32..).zip(prompt) {
         let (server, client) = (&lines[link.consumer], &lines[link.producer]);
         let mut answers: Vec<Ns> = answers(server, *wakes).collect();
         answers.push(server.total);
@@ -140,7 +166,7 @@ pub(super) fn fill(lines: &mut [TaskTimeline], prompt: &[Prompt], first: usize) 
         }
     }
     for (task, progress, deed) in deeds {
-        add(&mut lines[task], progress, deed);
+        lines[task].add(progress, deed);
     }
     lines.iter_mut().for_each(TaskTimeline::order_deeds);
 }
@@ -283,7 +309,6 @@ mod tests {
                 wakes: CLIENT,
                 when: When::GoesOn,
             }],
-            7,
         );
         let deeds = |task: usize, deed: Deed| -> Vec<Ns> {
             let line = &lines[task];
@@ -293,7 +318,7 @@ mod tests {
             });
             all.filter(|(_, other)| *other == deed).map(|(at, _)| at).collect()
         };
-        let (fed, awaited) = (deeds(CLIENT, Deed::Feed(7)), deeds(2, Deed::Await(7)));
+        let (fed, awaited) = (deeds(CLIENT, Deed::Feed(0)), deeds(2, Deed::Await(0)));
         assert_eq!((fed.len(), awaited.len()), (50, 50));
         // Its third answer comes in round 5, after 3 x 300 and 2 x 100 us of its own; the client
         // has run in six rounds then.

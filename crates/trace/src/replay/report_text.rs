@@ -34,23 +34,15 @@ impl fmt::Display for ReplayReport {
         )?;
         write!(
             f,
-            "{} closed loops, {} loops driven from outside, {} event loops, {} flows, {} endless \
-             tasks, {} activations \
-             cut off at the end",
+            "{} closed loops, {} loops driven from outside, {} event loops, {} endless tasks, \
+             {} activations cut off at the end",
             self.closed_loops.len(),
             self.driven_loops.len(),
             self.event_loops,
-            self.links.len(),
             self.hogs.len(),
             self.cut
         )?;
         self.fmt_unknown(f)?;
-        for (task, entry, each) in &self.entries {
-            write!(
-                f,
-                "\n{task}: {entry} for an activation and {each} for each message in it (fitted)"
-            )?;
-        }
         if self.recorder.taken > Ns::ZERO {
             write!(f, "\n{}", self.recorder)?;
         }
@@ -62,14 +54,6 @@ impl ReplayReport {
     /// What had to be assumed because the recording does not show it.
     fn fmt_unknown(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_stopped(f)?;
-        if self.unseen_messages > 0 {
-            write!(
-                f,
-                "\n{} messages to tasks that were awake, of which the recording shows nothing, \
-                 are assumed because their senders always send",
-                self.unseen_messages
-            )?;
-        }
         for runtime in &self.runtimes {
             write!(
                 f,
@@ -85,22 +69,14 @@ impl ReplayReport {
                 runtime.rest
             )?;
         }
-        for (task, peers) in &self.reactors {
+        if !self.makers.is_empty() {
             write!(
                 f,
-                "\n{task} answers {peers} tasks, each over a connection of its own, in whichever \
-                 order they write"
+                "\n{} tasks start one command after the other: the replay repeats the commands \
+                 when these are done",
+                self.makers.len()
             )?;
         }
-        if !self.pools.is_empty() {
-            write!(
-                f,
-                "\n{} tasks are fed by several others of their loop: what these did together \
-                 decides when they wake",
-                self.pools.len()
-            )?;
-        }
-        self.fmt_commands(f)?;
         if !self.prompt.is_empty() {
             write!(
                 f,
@@ -136,27 +112,6 @@ impl ReplayReport {
                 "\nwaited until the end and got almost no CPU time, so the replay stops them \
                  there: {} tasks or kernel threads",
                 self.starved.len()
-            )?;
-        }
-        Ok(())
-    }
-
-    /// Commands that are done, and tasks that start one after the other.
-    fn fmt_commands(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for command in &self.commands {
-            write!(
-                f,
-                "\n{} tasks of one command wake each other, and all of them ended: the replay \
-                 does their work once",
-                command.len()
-            )?;
-        }
-        if !self.makers.is_empty() {
-            write!(
-                f,
-                "\n{} tasks start one command after the other: the replay repeats the commands \
-                 when these are done",
-                self.makers.len()
             )?;
         }
         Ok(())

@@ -14,26 +14,17 @@
 //! possible.
 //!
 //! That is for what a loop needs to begin. Where more is missing, or tasks that do not repeat did
-//! more than that, they were part of the work, and the loop ends with them. Connections of reactors
-//! have one message under way and are complete by themselves.
+//! more than that, they were part of the work, and the loop ends with them.
 
 use super::classify::{Loop, RARE_PERCENT};
 use super::makers::Makers;
-use super::reactor::Reactors;
 use schedlab_model::{Branch, ChannelId, Op, Program, TaskSpec};
 use std::collections::BTreeMap;
 
-/// Makes the rounds of every closed loop without reactors complete. `activations`: of each task, as
+/// Makes the rounds of every closed loop complete. `activations`: of each task, as
 /// recorded.
-pub(super) fn complete(
-    tasks: &mut [TaskSpec],
-    loops: &[Loop],
-    reactors: &Reactors,
-    activations: &[usize],
-) {
-    let whole =
-        |circle: &&Loop| circle.closed && !circle.tasks.iter().any(|&task| reactors.has(task));
-    let closed: Vec<&Loop> = loops.iter().filter(whole).collect();
+pub(super) fn complete(tasks: &mut [TaskSpec], loops: &[Loop], activations: &[usize]) {
+    let closed: Vec<&Loop> = loops.iter().filter(|circle| circle.closed).collect();
     if closed.is_empty() {
         return;
     }
@@ -51,11 +42,9 @@ pub(super) fn complete(
             circle.tasks.iter().filter(|&&task| repeated(&tasks[task].program).next().is_none());
         let ended: usize = ends.map(|&task| activations[task]).sum();
         let begun: usize = circle.tasks.iter().map(|&task| activations[task]).sum();
-        // A pool needs many tokens for each activation.
-        let work = begun as u64
-            + circle.tasks.iter().map(|&task| gathered(&tasks[task].program)).sum::<u64>();
-        let rare =
-            |count: u64| count.saturating_mul(100) <= work.saturating_mul(RARE_PERCENT as u64);
+        let rare = |count: u64| {
+            count.saturating_mul(100) <= (begun as u64).saturating_mul(RARE_PERCENT as u64)
+        };
         if rare(all) && rare(ended as u64) {
             for (task, lacks) in missing {
                 let program = &mut tasks[task].program;
@@ -135,16 +124,8 @@ pub(super) fn puts(op: &Op) -> Option<(ChannelId, u64)> {
 pub(super) fn takes(op: &Op) -> Option<(ChannelId, u64)> {
     match op {
         Op::Receive(channel) => Some((*channel, 1)),
-        Op::ReceiveCount { channel, count } => Some((*channel, u64::from(*count))),
         _ => None,
     }
-}
-
-/// The tokens of a pool that a task takes in a round.
-fn gathered(program: &Program) -> u64 {
-    let count =
-        |op: &Op| if let Op::ReceiveCount { count, .. } = op { u64::from(*count) } else { 0 };
-    repeated(program).map(count).sum()
 }
 
 /// What a task takes in a round and no repeating task gives.
@@ -267,7 +248,7 @@ mod tests {
 
     fn complete_all(tasks: &mut [TaskSpec], circle: &[usize], activations: &[usize]) {
         let circle = Loop { tasks: circle.to_vec(), closed: true };
-        complete(tasks, &[circle], &Reactors::default(), activations);
+        complete(tasks, &[circle], activations);
     }
 
     #[test]
@@ -365,35 +346,6 @@ mod tests {
         complete_makers(&mut tasks, &makers);
         assert_eq!(tasks[..3], before[..3]);
         assert_eq!(tasks[3].program.ops[0], Op::Send { channel: SERVER, count: 1 });
-    }
-
-    /// A consumer of a pool needs 1,000 tokens in a round, of which one producer that ends gave
-    /// some.
-    #[test]
-    fn a_pool_is_given_the_tokens_of_a_producer_that_ends() {
-        let pool = |ended: u32| {
-            let gather = Op::ReceiveCount { channel: SERVER, count: 100 };
-            let consumer: Vec<Op> = (0..10).flat_map(|_| [gather, run()]).collect();
-            let producer = vec![
-                run(),
-                Op::Send { channel: SERVER, count: 1_000 - ended },
-                Op::Receive(CLIENT),
-            ];
-            let again = |ops: Vec<Op>| Program { ops, repeat_from: Some(0), ..Program::default() };
-            let mut tasks = vec![
-                TaskSpec::new("consumer", again(consumer)),
-                TaskSpec::new("producer", again(producer)),
-                TaskSpec::new("main", Program::once([Op::Send { channel: SERVER, count: ended }])),
-            ];
-            complete_all(&mut tasks, &[0, 1, 2], &[10, 10, 0]);
-            tasks.swap_remove(0).program.ops.pop()
-        };
-        assert_eq!(
-            pool(30),
-            Some(Op::Send { channel: SERVER, count: 30 }),
-            "far more than activations"
-        );
-        assert_eq!(pool(300), Some(run()), "a third of the work is not done again");
     }
 
     /// The first branch lacks one token of 39, the second one its only one, which a thread with a

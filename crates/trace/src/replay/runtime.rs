@@ -58,8 +58,6 @@ pub(super) struct Runtime {
     /// Threads that let others take over. Their timers are the runtime's own business: they drive
     /// nothing.
     pub(super) monitors: Vec<usize>,
-    /// The activations of lanes that a monitor began, each with the lane's carrier.
-    pub(super) looks: Vec<(usize, usize)>,
     /// How long threads had waited for their CPU when another one took over, ascending.
     pub(super) after: Vec<Ns>,
     /// What they still ran then, ascending.
@@ -92,7 +90,7 @@ pub(super) fn merge(
         let kept = sweep.kept(sweep.usual());
         if sweep.is_runtime(kept) {
             let (mut runtime, lanes) = sweep.finish(kept);
-            (runtime.lanes, runtime.looks) = weave(lines, &runtime, &lanes, duration);
+            runtime.lanes = weave(lines, &runtime, &lanes, duration);
             runtimes.push(runtime);
         } else if sweep.shows_little() {
             undecided.extend(threads);
@@ -103,27 +101,18 @@ pub(super) fn merge(
 
 /// What a monitor begins its timer begins, also where too few threads lost their CPU to be a
 /// runtime: a thread that goes by the clock, and wakes others of its process now and then and
-/// nobody else. It would tie its process to the length of its naps. Gives those others, with what
-/// the monitor began.
-pub(super) fn cut_monitors(lines: &mut [TaskTimeline], processes: &[u32]) -> Vec<Runtime> {
-    let mut watched = Vec::new();
+/// nobody else. It would tie its process to the length of its naps.
+pub(super) fn cut_monitors(lines: &mut [TaskTimeline], processes: &[u32]) {
     for monitor in 0..lines.len() {
         let Some(threads) = watches(&lines[monitor], monitor, processes) else { continue };
         let by_monitor = Origin::Task(TaskId::from(monitor));
-        let mut looks = Vec::new();
-        for &thread in &threads {
-            for (number, begun) in lines[thread].activations.iter_mut().enumerate() {
-                if begun.origin == by_monitor {
-                    begun.origin = Origin::HardIrq;
-                    looks.push((thread, number));
-                }
-            }
+        for thread in threads {
+            let begun = lines[thread].activations.iter_mut();
+            begun.filter(|a| a.origin == by_monitor).for_each(|a| a.origin = Origin::HardIrq);
         }
         let kept = |(_, deed): &(Ns, Deed)| !matches!(deed, Deed::Wake(..));
         lines[monitor].activations.iter_mut().for_each(|a| a.deeds.retain(kept));
-        watched.push(Runtime { threads, monitors: vec![monitor], looks, ..Runtime::default() });
     }
-    watched
 }
 
 /// The threads that a monitor wakes, ascending; `None`: this task is no monitor.
@@ -398,9 +387,8 @@ impl<'a> Sweep<'a> {
         self.rest.sort_unstable();
         let (threads, lanes) = (self.threads.to_vec(), Vec::new());
         let monitors = self.monitors.into_iter().collect();
-        let looks = Vec::new();
         let runtime =
-            Runtime { threads, lanes, monitors, looks, after: self.after, rest: self.rest, kept };
+            Runtime { threads, lanes, monitors, after: self.after, rest: self.rest, kept };
         (runtime, self.lanes.into_iter().map(|lane| lane.parts).collect())
     }
 }
@@ -508,17 +496,20 @@ mod tests {
             }
         }
         let mut others = lines.clone();
-        let watched = cut_monitors(&mut lines, &PROCESSES);
-        let found: Vec<_> = watched.iter().map(|of| (&of.threads[..], &of.looks[..])).collect();
-        assert_eq!(found, [(&[1][..], &[(1, 0), (1, 1)][..])]);
+        cut_monitors(&mut lines, &PROCESSES);
         assert!(lines[1].activations.iter().all(|a| a.origin == Origin::HardIrq));
         assert!(lines[MONITOR].activations.iter().all(|a| a.deeds.is_empty()));
         // A load generator wakes a thread of another process, however seldom.
-        assert_eq!(cut_monitors(&mut others.clone(), &[1, 2, 1, 2]), []);
+        let as_they_were = |mut lines: Vec<TaskTimeline>, processes: &[u32]| {
+            let before: Vec<_> = lines.iter().map(|line| line.activations.clone()).collect();
+            cut_monitors(&mut lines, processes);
+            lines.iter().map(|line| &line.activations).eq(&before)
+        };
+        assert!(as_they_were(others.clone(), &[1, 2, 1, 2]));
         // A thread that wakes another one every time works for it.
         let wake = (Ns::ZERO, Deed::Wake(TaskId(0), 1));
         others[MONITOR].activations.iter_mut().for_each(|a| a.deeds.push(wake));
-        assert_eq!(cut_monitors(&mut others, &PROCESSES), []);
+        assert!(as_they_were(others, &PROCESSES));
     }
 
     /// Go's monitor polls the network when nobody else does, and wakes the client for a message of

@@ -18,8 +18,7 @@
 
 use super::SilentTask;
 use super::classify::{Classes, ENOUGH, Loop, Outside, Why};
-use super::couple::Link;
-use super::prompt::{Prompt, When, answers, hardly_sleeps};
+use super::prompt::{Link, Prompt, When, answers, hardly_sleeps};
 use super::timeline::TaskTimeline;
 use super::wakes::Wakes;
 use schedlab_model::{Ns, TaskId};

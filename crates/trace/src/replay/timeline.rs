@@ -32,18 +32,12 @@ pub(super) enum Origin {
 pub(super) enum Deed {
     /// Woke activation `.1` of task `.0`.
     Wake(TaskId, u32),
-    /// Sent something to a task that was awake, so that nobody saw it; see `messages`.
-    Tell(TaskId),
     /// Created a task.
     Spawn(TaskId),
-    /// Got as far as the consumer of this link needs it to be; see `couple`.
+    /// Got as far as the consumer of this link needs it to be; see `prompt`.
     Feed(u32),
     /// Cannot go on before the producer of this link got that far.
     Await(u32),
-    /// Cannot go on before its pool has given so many tokens more; see `pool`.
-    Gather(u32),
-    /// Cannot go on before it is answered; see `reactor`.
-    Hear,
 }
 
 /// A time on a CPU without a break.
@@ -247,11 +241,20 @@ impl TaskTimeline {
         }
     }
 
+    /// Adds a deed at this CPU progress.
+    pub(super) fn add(&mut self, progress: Ns, deed: Deed) {
+        let at = self.starts.partition_point(|start| *start < progress).saturating_sub(1);
+        let before = self.starts.get(at).copied().unwrap_or_default();
+        if let Some(activation) = self.activations.get_mut(at) {
+            activation.deeds.push((progress.saturating_sub(before).min(activation.demand), deed));
+        }
+    }
+
     /// Puts what was added to the activations in the order of progress. At the same progress a task
     /// gives before it waits: it might wait for what another one does with that, as the recording
     /// shows only that it had done both by then.
     pub(super) fn order_deeds(&mut self) {
-        let waits = |deed: &Deed| matches!(deed, Deed::Await(_) | Deed::Gather(_));
+        let waits = |deed: &Deed| matches!(deed, Deed::Await(_));
         self.activations
             .iter_mut()
             .for_each(|a| a.deeds.sort_by_key(|(offset, deed)| (*offset, waits(deed))));
@@ -551,28 +554,18 @@ impl Timeline {
 mod tests {
     use super::*;
 
-    /// A backend that went on at the very progress that its pool counts needed its client, and the
-    /// client that token: both waited for ever.
+    /// A backend that goes on at the very progress that its client needs would wait for the client,
+    /// and the client for it.
     #[test]
     fn at_the_same_progress_a_task_gives_before_it_waits() {
         let mut line = TaskTimeline::default();
         line.begin(Origin::Initial, Ns::ZERO, None);
         line.run(Ns::ZERO, Ns::from_us(60));
         let at = Ns::from_us(20);
-        let deeds = [
-            (at * 2, Deed::Feed(3)),
-            (at, Deed::Await(1)),
-            (at, Deed::Gather(2)),
-            (at, Deed::Feed(2)),
-        ];
+        let deeds = [(at * 2, Deed::Feed(3)), (at, Deed::Await(1)), (at, Deed::Feed(2))];
         line.activations[0].deeds.extend(deeds);
         line.order_deeds();
-        let ordered = [
-            (at, Deed::Feed(2)),
-            (at, Deed::Await(1)),
-            (at, Deed::Gather(2)),
-            (at * 2, Deed::Feed(3)),
-        ];
+        let ordered = [(at, Deed::Feed(2)), (at, Deed::Await(1)), (at * 2, Deed::Feed(3))];
         assert_eq!(line.activations[0].deeds, ordered);
     }
 }

@@ -7,7 +7,6 @@
 //! task whose activations are requests is one that does as much for each: woken by another task, it
 //! wakes just that one, once.
 
-use super::reactor::Reactors;
 use super::timeline::{Deed, Origin, TaskTimeline};
 use schedlab_model::TaskId;
 
@@ -34,11 +33,6 @@ pub(super) fn requests(lines: &[TaskTimeline]) -> Vec<TaskId> {
     };
     let tasks = lines.iter().enumerate().filter(|(_, line)| of_requests(line));
     tasks.map(|(task, _)| TaskId::from(task)).collect()
-}
-
-/// The peers of reactors too: each has one request under way at a time.
-pub(super) fn of_reactors(reactors: &Reactors) -> impl Iterator<Item = TaskId> + '_ {
-    reactors.all.iter().flat_map(|reactor| reactor.peers.iter().copied().map(TaskId::from))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The second half of `runtime`: lanes take the place of what the threads of a runtime did.
 
-use super::couple::add;
 use super::runtime::{Part, Runtime};
 use super::timeline::{Activation, Deed, End, Origin, Stretch, TaskTimeline};
 use schedlab_model::{Ns, PrevState, TaskId};
@@ -16,8 +15,6 @@ struct Weave {
     woke: BTreeMap<(usize, usize), (usize, usize)>,
     /// The thread that carries each lane at the beginning.
     carriers: Vec<usize>,
-    /// The activations of lanes that a monitor began, each with the lane's carrier.
-    looks: Vec<(usize, usize)>,
 }
 
 impl Weave {
@@ -25,7 +22,7 @@ impl Weave {
         let old =
             threads.iter().map(|&thread| (thread, std::mem::take(&mut lines[thread]))).collect();
         let (carried, woke) = (BTreeMap::new(), BTreeMap::new());
-        let mut weave = Weave { old, carried, woke, carriers: Vec::new(), looks: Vec::new() };
+        let mut weave = Weave { old, carried, woke, carriers: Vec::new() };
         for (lane, parts) in lanes.iter().enumerate() {
             let own = parts.iter().map(|part| part.thread).chain(threads.iter().copied());
             let carrier = own.into_iter().find(|thread| !weave.carriers.contains(thread));
@@ -71,9 +68,7 @@ impl Weave {
                 let by_monitor =
                     matches!(first.origin, Origin::Task(by) if monitors.contains(&by.index()));
                 let origin = if by_monitor { Origin::HardIrq } else { first.origin };
-                if by_monitor {
-                    self.looks.push((self.carriers[lane], line.activations.len()));
-                } else {
+                if !by_monitor {
                     self.woke.insert((part.thread, number), (lane, line.activations.len()));
                 }
                 line.starts.push(line.total);
@@ -131,7 +126,7 @@ impl Weave {
                     let at = old.reached(*start + offset);
                     let line = &mut lines[self.carriers[self.lane(thread, at)]];
                     if let Some(deed) = self.woken(deed) {
-                        add(line, line.progress(at), deed);
+                        line.add(line.progress(at), deed);
                     }
                 }
             }
@@ -164,14 +159,13 @@ impl Weave {
     }
 }
 
-/// Puts the lanes into the lines; gives their carriers, and which of their activations a monitor
-/// began.
+/// Puts the lanes into the lines; gives their carriers.
 pub(super) fn weave(
     lines: &mut [TaskTimeline],
     runtime: &Runtime,
     lanes: &[Vec<Part>],
     duration: Ns,
-) -> (Vec<usize>, Vec<(usize, usize)>) {
+) -> Vec<usize> {
     let mut weave = Weave::new(lines, &runtime.threads, lanes);
     let monitors = &runtime.monitors;
     for (lane, parts) in lanes.iter().enumerate() {
@@ -181,5 +175,5 @@ pub(super) fn weave(
     for (task, line) in lines.iter_mut().enumerate() {
         weave.rename(line, !weave.carriers.contains(&task));
     }
-    (weave.carriers, weave.looks)
+    weave.carriers
 }

@@ -6,7 +6,7 @@ use super::super::{Engine, Step};
 use super::Exchanges;
 use super::objects::{Done, flow};
 use schedlab_model::{
-    Act, CoroutineStep, EventSink, ExecutorId, FactKind, Limit, Ns, Outcome, Waker,
+    Act, CoroutineStep, EventSink, ExecutorId, FactKind, Holds, Limit, Ns, Outcome, Waker,
 };
 use std::collections::VecDeque;
 
@@ -66,6 +66,15 @@ impl Exchanges<'_> {
             Some(_) => true,
             None => false,
         }
+    }
+
+    /// Returns the lock for which the coroutine waits.
+    fn waits_at_lock(&self, executor: u32, coroutine: u32) -> Option<usize> {
+        let Act::Receive { object, .. } = self.next_step(executor, coroutine)?.step.act else {
+            return None;
+        };
+        let lock = matches!(self.spec.objects[object.index()].holds, Holds::Lock { .. });
+        (lock && !self.can_go_on(executor, coroutine)).then_some(object.index())
     }
 
     /// The coroutine can go on: a lane that sleeps is woken for it.
@@ -212,12 +221,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.arm_arrival();
     }
 
-    /// The coroutine waits for what it needs.
+    /// The coroutine waits for what it needs. A lock that none holds it has at once.
     fn rest(&mut self, executor: u32, coroutine: u32) {
         let now = self.clock.now;
         let Some(exchange) = &mut self.features.exchange else { return };
         if let Some(at) = exchange.park(executor, coroutine, now) {
             self.due.slots.arm(self.due.layout.executor(executor as usize), at);
+        }
+        let Some(exchange) = &self.features.exchange else { return };
+        if let Some(lock) = exchange.waits_at_lock(executor, coroutine)
+            && self.is_free_for(executor, lock)
+            && let Some(exchange) = &mut self.features.exchange
+        {
+            exchange.put(lock, 1);
         }
     }
 

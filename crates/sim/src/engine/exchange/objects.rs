@@ -95,7 +95,7 @@ impl Exchanges<'_> {
     pub(super) fn put(&mut self, object: usize, amount: i64) {
         let state = &mut self.objects[object];
         match self.spec.objects[object].holds {
-            Holds::Lock { .. } if state.readers.is_empty() => return,
+            Holds::Lock { .. } if state.readers.is_empty() && state.parked.is_empty() => return,
             Holds::Lock { .. } => state.have = 1,
             Holds::Queue if amount > 0 => {
                 state.have += amount;
@@ -158,7 +158,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let Some(exchange) = &mut self.features.exchange else { return Ok(Done::Yes) };
         let lock = matches!(exchange.spec.objects[object].holds, Holds::Lock { .. });
         let mut found = exchange.available(object, amount, whole);
-        if found.is_none() && lock && !self.may_be_held(t, object) {
+        if found.is_none() && lock && !self.may_be_held(&[t as u32], object) {
             found = Some(0);
         }
         match found {
@@ -324,11 +324,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// Returns whether a task other than `t` may hold the lock: one that wakes there and is awake.
-    fn may_be_held(&self, t: usize, lock: usize) -> bool {
+    /// Returns whether a task may hold the lock: one that wakes there and is awake, other than
+    /// these.
+    fn may_be_held(&self, besides: &[u32], lock: usize) -> bool {
         let Some(exchange) = &self.features.exchange else { return false };
         let Holds::Lock { wakers } = &exchange.spec.objects[lock].holds else { return true };
-        wakers.iter().any(|waker| waker.index() != t && self.is_awake(waker.index()))
+        wakers.iter().any(|waker| !besides.contains(&waker.0) && self.is_awake(waker.index()))
+    }
+
+    /// Returns whether a coroutine of the executor finds the lock free.
+    pub(super) fn is_free_for(&self, executor: u32, lock: usize) -> bool {
+        let Some(exchange) = &self.features.exchange else { return false };
+        !self.may_be_held(&exchange.executors[executor as usize].lanes, lock)
     }
 
     fn is_awake(&self, t: usize) -> bool {
@@ -342,11 +349,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             let Some(exchange) = &self.features.exchange else { return Ok(()) };
             let lock = exchange.locks_of[t][at] as usize;
             let first = exchange.objects[lock].readers.front().copied();
-            let Some(first) = first.filter(|&first| !self.may_be_held(first as usize, lock)) else {
-                continue;
-            };
             // The task itself may be the one that has just begun to wait there.
-            if first as usize == t {
+            let reader = first.filter(|&first| first as usize != t);
+            let free = match (reader, exchange.objects[lock].parked.first()) {
+                (Some(first), _) => !self.may_be_held(&[first], lock),
+                (None, Some(&(executor, _))) => self.is_free_for(executor, lock),
+                (None, None) => false,
+            };
+            if !free {
                 continue;
             }
             if let Some(exchange) = &mut self.features.exchange {
