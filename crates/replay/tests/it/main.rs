@@ -2,6 +2,7 @@
 
 mod ends;
 mod lives;
+mod ours;
 mod proxy;
 mod recorder;
 mod round_trip;
