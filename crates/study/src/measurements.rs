@@ -157,6 +157,11 @@ impl Measured {
                 }
             }
         }
+        for subject in measured.subjects.iter_mut().chain(&mut measured.tasks) {
+            if let Data::Trace(task) = &mut subject.data {
+                task.settle();
+            }
+        }
         measured
     }
 

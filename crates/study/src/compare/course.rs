@@ -126,17 +126,10 @@ impl Course {
     }
 
     /// Returns a share or a rate in each window, in the metric's unit; `None`: it is neither.
-    /// `is_one`: whether a task belongs to the subject.
-    fn of(
-        &self,
-        kind: Kind,
-        name: &str,
-        metric: Metric,
-        is_one: &dyn Fn(usize) -> bool,
-    ) -> Option<Vec<f64>> {
-        let sum = |had: &Had, of: &dyn Fn(&(Ns, u64)) -> f64| {
-            let own = had.tasks.iter().enumerate().filter(|(task, _)| is_one(*task));
-            own.map(|(_, task)| of(task)).sum::<f64>()
+    /// `of`: the tasks of the subject.
+    fn of(&self, kind: Kind, name: &str, metric: Metric, of: &[usize]) -> Option<Vec<f64>> {
+        let sum = |had: &Had, value: &dyn Fn(&(Ns, u64)) -> f64| {
+            of.iter().filter_map(|&task| had.tasks.get(task)).map(value).sum::<f64>()
         };
         let value = |had: &Had| {
             let length = had.length.0.max(1) as f64;
@@ -176,9 +169,9 @@ impl<'a> Beside<'a> {
         kind: Kind,
         name: &str,
         metric: Metric,
-        is_one: &dyn Fn(usize) -> bool,
+        tasks: &[usize],
     ) -> f64 {
-        let of = |course: &Course| course.of(kind, name, metric, is_one);
+        let of = |course: &Course| course.of(kind, name, metric, tasks);
         let Some(recorded) = of(self.recorded) else { return 0.0 };
         let replayed: Vec<Vec<f64>> =
             self.replayed.iter().filter_map(|course| of(course)).collect();
@@ -239,7 +232,7 @@ mod tests {
 
     fn of_share(recorded: &Course, replayed: &Course) -> f64 {
         let beside = Beside::new(recorded, std::iter::once(replayed));
-        beside.of_mean(Kind::Class, "web", Metric::Share, &|task| task == 0)
+        beside.of_mean(Kind::Class, "web", Metric::Share, &[0])
     }
 
     /// Neighbours that have nothing to do with each other: the standard error of a mean of 32.
@@ -275,14 +268,14 @@ mod tests {
         assert!(beside_start > 0.01 && beside_start < beside_nothing, "{beside_start}");
         let nothing = Course::default();
         let none = Beside::new(&nothing, std::iter::empty());
-        assert_eq!(none.of_mean(Kind::Class, "web", Metric::Share, &|_| true), 0.0);
+        assert_eq!(none.of_mean(Kind::Class, "web", Metric::Share, &[0]), 0.0);
     }
 
     #[test]
     fn rates_are_those_of_requests_or_of_activations() {
         let (was, is) = (course(|window| window as u64), course(|_| 16));
         let beside = Beside::new(&was, std::iter::once(&is));
-        let of = |kind| beside.of_mean(kind, ":1", Metric::Throughput, &|_| true);
+        let of = |kind| beside.of_mean(kind, ":1", Metric::Throughput, &[0]);
         assert!(of(Kind::Channel) > 0.0);
         assert_eq!(of(Kind::Class), 0.0, "three in each window");
     }
@@ -305,7 +298,7 @@ mod tests {
         switch(350, None, Some(0));
         switch(620, Some(0), None);
         let course = watch.finish();
-        let shares = course.of(Kind::Class, "web", Metric::Share, &|_| true).unwrap();
+        let shares = course.of(Kind::Class, "web", Metric::Share, &[0]).unwrap();
         assert_eq!(shares.len(), WINDOWS);
         assert_eq!(&shares[2..8], &[0.0, 0.5, 1.0, 1.0, 0.2, 0.0]);
     }

@@ -6,7 +6,6 @@ use crate::metric::{Metric, Stat};
 use crate::result::Interval;
 use crate::run::Run;
 use schedlab_stats::{quantile_interval, value_of_rank};
-use std::collections::BTreeMap;
 
 /// The distribution behind a metric.
 pub(super) const fn quantity(metric: Metric) -> Option<(Quantity, Stat)> {
@@ -30,11 +29,15 @@ impl Pooled {
     /// `None`: the metric is no percentile, or there are no values.
     fn new<'a>(found: impl Iterator<Item = &'a SubjectData>, metric: Metric) -> Option<Pooled> {
         let (quantity, Stat::Percentile(rank)) = quantity(metric)? else { return None };
-        let mut values: BTreeMap<u64, u64> = BTreeMap::new();
-        for (value, count) in found.flat_map(|found| found.buckets(quantity)) {
-            *values.entry(value.0).or_default() += count;
-        }
-        let buckets: Vec<(u64, u64)> = values.into_iter().collect();
+        let values = found.flat_map(|found| found.buckets(quantity));
+        let mut buckets: Vec<(u64, u64)> = values.map(|(value, count)| (value.0, count)).collect();
+        // Those of one run are in order.
+        buckets.sort();
+        buckets.dedup_by(|next, first| {
+            let same = next.0 == first.0;
+            first.1 += if same { next.1 } else { 0 };
+            same
+        });
         let pooled = Pooled { quantile: f64::from(rank) / 100_000.0, buckets };
         (pooled.samples() > 0).then_some(pooled)
     }

@@ -33,8 +33,9 @@ use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
 use schedlab_trace::{FactLoss, Header, Recording};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// How many seeds when the user does not say. Each moves the ticks of the machine, of which a
 /// recording does not know when they came.
@@ -65,6 +66,8 @@ pub struct RecordedInput {
     pub(super) summary: Summary,
     pub(super) classes: Vec<String>,
     pids: Vec<u32>,
+    /// The tasks of each subject, which is a class or one of its tasks; made when first asked for.
+    of_subject: OnceLock<BTreeMap<String, Vec<usize>>>,
     kernel_threads: Vec<bool>,
     /// The part of the recording that was read; `None`: all of it.
     pub(super) window: Option<(Ns, Ns)>,
@@ -159,6 +162,7 @@ impl RecordedInput {
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             kernel_threads: header.tasks.iter().map(|task| task.kernel).collect(),
             classes: header.tasks.iter().map(|task| task.comm.clone()).collect(),
+            of_subject: OnceLock::new(),
             readings: Vec::new(),
             idle: BTreeSet::new(),
             window: None,
@@ -308,9 +312,23 @@ impl RecordedInput {
         format!("{}-{}", self.classes[task], self.pids[task])
     }
 
+    /// The tasks of a subject, ascending: those of a class, or one of them.
+    pub(super) fn tasks_of(&self, subject: &str) -> &[usize] {
+        let noted = self.of_subject.get_or_init(|| {
+            let mut noted: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+            for (task, class) in self.classes.iter().enumerate() {
+                noted.entry(class.clone()).or_default().push(task);
+                noted.entry(self.task_name(task)).or_default().push(task);
+            }
+            noted
+        });
+        noted.get(subject).map_or(&[], Vec::as_slice)
+    }
+
     /// The class of a subject, which may be one of its tasks.
     pub(super) fn class_of(&self, subject: &str) -> String {
-        let task = (0..self.classes.len()).find(|task| self.task_name(*task) == subject);
+        let tasks = self.tasks_of(subject).iter();
+        let task = tasks.copied().find(|task| self.task_name(*task) == subject);
         task.map_or_else(|| subject.to_owned(), |task| self.classes[task].clone())
     }
 

@@ -474,18 +474,13 @@ fn spread_of(
     name: &str,
     metric: Metric,
 ) -> f64 {
-    row.beside.of_mean(kind, name, metric, &is_of(input, name))
+    row.beside.of_mean(kind, name, metric, input.tasks_of(name))
 }
 
 /// Returns what an error of a metric is a part of: of rates what was recorded.
 fn size_of(metric: Metric, recorded: Option<&SubjectData>) -> f64 {
     let recorded = recorded.and_then(|was| was.value(metric)).filter(|rate| *rate > 0.0);
     recorded.filter(|_| metric.unit() == Unit::PerSecond).unwrap_or(1.0)
-}
-
-/// Whether a task belongs to the subject of this name.
-fn is_of(input: &RecordedInput, name: &str) -> impl Fn(usize) -> bool {
-    move |task| input.classes[task] == name || input.task_name(task) == name
 }
 
 /// The error of the method for every class and metric. Where a class has no recorded value (no

@@ -226,6 +226,13 @@ impl Durations {
         self.reach(duration, duration);
     }
 
+    /// Puts the values in order once, for many questions about them.
+    pub fn settle(&mut self) {
+        if let Counts::Few(list) = &mut self.counts {
+            list.settle();
+        }
+    }
+
     #[inline]
     fn reach(&mut self, low: Ns, high: Ns) {
         let (least, most) = self.extremes.unwrap_or((low, high));

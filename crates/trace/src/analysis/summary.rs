@@ -63,6 +63,14 @@ impl TaskSummary {
         self.unknown_wakes += other.unknown_wakes;
     }
 
+    /// Prepares its distributions for many questions; see [`Durations::settle`].
+    pub fn settle(&mut self) {
+        let all = [&mut self.wake_latency, &mut self.preempt_wait, &mut self.response];
+        all.into_iter().for_each(Durations::settle);
+        self.run_length.settle();
+        self.limited_latency.iter_mut().for_each(|limited| limited.settle());
+    }
+
     /// Returns wakeup to running without throttled time.
     pub fn queue_latency(&self) -> &Durations {
         self.limited_latency.as_deref().unwrap_or(&self.wake_latency)
