@@ -5,9 +5,10 @@ use hdrhistogram::iterators::{HistogramIterator, recorded};
 use schedlab_model::Ns;
 use std::borrow::Cow;
 
-/// So many different durations are kept as a list; more as a histogram, which has 70 KB or more.
-/// A recording of a large machine has thousands of distributions of some dozens of values.
-const FEW: usize = 256;
+/// So many different durations are kept as a list, with 16 bytes each; more as a histogram, which
+/// has 70 KB or more. A recording of a large machine has thousands of distributions of some
+/// hundreds of values.
+const FEW: usize = 4_096;
 /// Longer durations count as this.
 const LONGEST: u64 = u64::MAX / 4;
 /// Durations below this have a bucket each; above, every octave has half as many: three significant
@@ -24,8 +25,8 @@ pub struct Durations {
     extremes: Option<(Ns, Ns)>,
 }
 
-/// So many durations are taken down before they are sorted in: a search for each would be most of
-/// what a summary costs.
+/// So many durations are taken down before they are sorted in, or a quarter of those that are: a
+/// search for each would be most of what a summary costs.
 const FRESH: usize = 64;
 
 /// How often durations of each bucket came.
@@ -81,6 +82,11 @@ impl List {
         self.sorted.is_empty() && self.fresh.is_empty()
     }
 
+    /// Whether it is time to sort the fresh ones in.
+    fn is_due(&self) -> bool {
+        self.fresh.len() >= FRESH.max(self.sorted.len() / 4)
+    }
+
     /// All of them, ascending.
     fn settled(&self) -> Cow<'_, [(u64, u32)]> {
         if self.fresh.is_empty() {
@@ -94,6 +100,7 @@ impl List {
     fn settle(&mut self) {
         if let Cow::Owned(all) = self.settled() {
             self.sorted = all;
+            self.sorted.shrink_to_fit();
             self.fresh.clear();
         }
     }
@@ -104,7 +111,7 @@ impl Counts {
         match self {
             Counts::Few(list) => {
                 list.fresh.push(top(duration));
-                if list.fresh.len() >= FRESH {
+                if list.is_due() {
                     list.settle();
                     self.grow();
                 }
@@ -139,7 +146,7 @@ impl Counts {
                 if !theirs.sorted.is_empty() {
                     own.settle();
                     own.sorted = merged(&own.sorted, &theirs.sorted);
-                } else if own.fresh.len() >= FRESH {
+                } else if own.is_due() {
                     own.settle();
                 }
                 self.grow();
