@@ -9,6 +9,7 @@
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
 //! | interval per domain: doubled while balanced up to twice the span's weight in ms, × 16 when busy, −1 tick | `get_sd_balance_interval`, `load_balance` | modelled | `three_hogs_on_two_cpus_get_two_thirds_each` |
+//! | due at the next tick when the last fair task that is not SCHED_IDLE leaves SCHED_IDLE ones behind; they are no reason for × 16 | `dequeue_entities`, `get_sd_balance_interval` (6.12, 7.2; since 5.6) | modelled | `a_cpu_left_to_idle_work_balances_early` |
 //! | least recently run first; not running, pinned or throttled ones | `detach_tasks`, `can_migrate_task` | modelled; delayed tasks are never moved | `affinity_is_kept_and_nothing_is_lost` |
 //! | a task that may not go is last for the next attempt; the running one is looked at too | `detach_tasks` (6.1.192, 6.12.117, 7.2.13) | modelled | `a_pinned_task_is_looked_at_once` |
 //! | cache hot for 0.5 ms, and buddies, until `cache_nice_tries` failures | `task_hot` | modelled; not between threads of a core | `hot_tasks_stay_at_first` |

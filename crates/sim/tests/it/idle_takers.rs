@@ -65,3 +65,45 @@ fn a_delayed_task_speaks_against_an_idle_looking_cpu() {
     let taken = taken("linux-6.18", true);
     assert!(taken < 10, "{taken} of {LIGHT}");
 }
+
+/// CPU 0: two hogs, one of which wakes there 2 ms before the neighbour that has had CPU 1 sleeps for
+/// ever, at `us`, and leaves it to SCHED_IDLE work. Returns how long it takes until a hog runs on
+/// CPU 1.
+fn fetched_after(spec: &str, us: u64) -> Ns {
+    let fixed = |us| Amount::Fixed(Ns::from_us(us));
+    let begins = |cpu: u32, name: &str, program| TaskSpec {
+        began_on: Some(CpuId(cpu)),
+        ..TaskSpec::new(name, program)
+    };
+    let pause = Program::once([Op::Run(fixed(us)), Op::Sleep(fixed(100_000_000))]);
+    let on_1 = |task| TaskSpec { affinity: CpuSet::single(CpuId(1)), ..task };
+    let neighbour = on_1(begins(1, "neighbour", pause));
+    let batch = on_1(begins(1, "batch", Program::hog()));
+    let batch = TaskSpec { policy: Policy::Idle, ..batch };
+    let mut late = begins(0, "late", Program::hog());
+    late.start = Start::AsleepUntil(Ns::from_us(us - 2_000));
+    let tasks = vec![neighbour, batch, begins(0, "early", Program::hog()), late];
+    let workload = Workload { tasks, ..Workload::default() };
+    let mut events: Vec<SchedEvent> = Vec::new();
+    let options = RunOptions::for_time(Ns::from_s(1));
+    run(&Machine::flat(2), &workload, &*scheduler(spec, 2), &options, &mut events).unwrap();
+    let fetched = |event: &&SchedEvent| {
+        let hog = |task: u32| task == 2 || task == 3;
+        matches!(event.kind, EventKind::Switch { next: Some(TaskId(task)), .. } if hog(task))
+            && event.cpu == CpuId(1)
+            && event.at > Ns::from_us(us)
+    };
+    events.iter().find(fetched).map_or(Ns::MAX, |event| event.at.saturating_sub(Ns::from_us(us)))
+}
+
+/// `dequeue_entities` sets `next_balance` to now when only SCHED_IDLE tasks are left: the CPU does
+/// not wait for the end of the long interval that it had while it was busy.
+#[test]
+fn a_cpu_left_to_idle_work_balances_early() {
+    for spec in ["linux-6.1", "linux-6.12", "linux-6.18", "linux-7.2"] {
+        let waits: Vec<Ns> = (0..20).map(|i| fetched_after(spec, 200_000 + 6_137 * i)).collect();
+        let longest = waits.iter().max().unwrap();
+        // The next tick, and two attempts that fail because the hog's load is too large.
+        assert!(*longest <= Ns::from_ms(20), "{spec}: {waits:?}");
+    }
+}

@@ -107,6 +107,9 @@ const IDLE: u8 = 1;
 const TAKES: u8 = 2;
 const CROWDED: u8 = 4;
 
+/// Of packed facts: best RT priority, and that of the running task.
+const URGENT: u64 = 0xff_ff00;
+
 /// The kind of packed facts.
 #[inline]
 fn kind([counts, rest]: [u64; 2]) -> u8 {
@@ -163,6 +166,8 @@ pub(in crate::linux) enum Turn {
     Idles,
     /// It is not idle any more.
     Works,
+    /// Its last fair task that is not SCHED_IDLE left, and SCHED_IDLE ones are still there.
+    Yields,
 }
 
 /// A set of CPUs that may be read while one of them is put in or taken out, with its size.
@@ -360,11 +365,13 @@ impl CpuSummary {
             return Turn::None;
         }
         let (before, after) = (kind(old), kind(new));
-        if before == after { Turn::None } else { self.turn(cpu, now, before, after) }
+        // Where tasks were, and none of them was an RT or a deadline task.
+        let fair = old[0] >> 32 != 0 && old[1] & URGENT == 0;
+        if before == after { Turn::None } else { self.turn(cpu, now, (before, after), fair) }
     }
-    /// A CPU is of another kind now.
+    /// A CPU is of another kind now. `fair`: it had fair tasks only.
     #[inline(never)]
-    fn turn(&self, cpu: CpuId, now: Ns, before: u8, after: u8) -> Turn {
+    fn turn(&self, cpu: CpuId, now: Ns, (before, after): (u8, u8), fair: bool) -> Turn {
         self.idle.change(cpu, before & IDLE != 0, after & IDLE != 0);
         self.takers.change(cpu, before & TAKES != 0, after & TAKES != 0);
         self.crowded.change(cpu, before & CROWDED != 0, after & CROWDED != 0);
@@ -374,6 +381,7 @@ impl CpuSummary {
                 Turn::Idles
             }
             (true, false) => Turn::Works,
+            (false, false) if fair && before & TAKES < after & TAKES => Turn::Yields,
             _ => Turn::None,
         }
     }

@@ -175,6 +175,7 @@ impl Smp {
         match turn {
             Turn::None => {}
             Turn::Idles => self.idles(cpu),
+            Turn::Yields => self.next_balance[cpu.index()].store(now.0, Relaxed),
             Turn::Works => {
                 let idle = now.saturating_sub(self.summary.idle_since(cpu)).0;
                 let average = &self.avg_idle[cpu.index()];

@@ -108,6 +108,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             class != Class::Fair && rq.entity(id).rt_priority < priority
         });
+        cx.push(Cmd::TickDue(cpu));
         if less_urgent {
             self.pull_dl(cx, cpu);
             self.pull_rt(cx, cpu);
@@ -298,6 +299,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             Some(rq.take(id))
         });
         let Some(entity) = moving else { return };
+        cx.push(Cmd::TickDue(cpu));
         let wake =
             Wake { kind: WakeKind::Migrated, sync: false, waker: schedlab_model::Waker::Unknown };
         let to = self.select(cx, task, cpu, wake);
