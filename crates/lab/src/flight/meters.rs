@@ -259,13 +259,17 @@ impl Meters {
     ) {
         let waited = self.series_of(waited, header, now);
         let mut ran = self.series_of(ran, header, now);
-        let known = self.pairs.range((waited, 0)..=(waited, usize::MAX)).count();
-        if known >= CULPRITS && !self.pairs.contains_key(&(waited, ran)) {
-            ran = self.series_named(OTHERS.to_owned(), now);
-        }
+        // Nearly always: counting the culprits of each wait was a ninth of the recorder's CPU time.
         if let Some(seen) = self.pairs.get(&(waited, ran)) {
             seen.inc_by(seconds(time));
             return;
+        }
+        if self.pairs.range((waited, 0)..=(waited, usize::MAX)).count() >= CULPRITS {
+            ran = self.series_named(OTHERS.to_owned(), now);
+            if let Some(seen) = self.pairs.get(&(waited, ran)) {
+                seen.inc_by(seconds(time));
+                return;
+            }
         }
         let labels = self.pair(&self.series[waited].name, &self.series[ran].name);
         let new = self.delays.get_or_create_owned(&labels);
