@@ -22,10 +22,12 @@ const EXAMPLES: [&str; 3] = [
 ];
 
 /// What belongs to the flight recorder, and where it goes.
-const SERVICE: [(&str, &str); 6] = [
+const SERVICE: [(&str, &str); 8] = [
     ("contrib/systemd/schedlab-flight.service", "lib/systemd/system/schedlab-flight.service"),
     ("crates/lab/src/flight/example.toml", "share/doc/schedlab/examples/flight.toml"),
     ("contrib/flight/alertmanager.sh", "share/doc/schedlab/examples/alertmanager.sh"),
+    ("contrib/flight/otlp.py", "share/doc/schedlab/examples/otlp.py"),
+    ("contrib/k8s/flight.yaml", "share/doc/schedlab/examples/kubernetes.yaml"),
     ("contrib/prometheus/schedlab.rules.yml", "share/doc/schedlab/examples/schedlab.rules.yml"),
     ("contrib/prometheus/scrape.yml", "share/doc/schedlab/examples/scrape.yml"),
     ("contrib/grafana/schedlab.json", "share/doc/schedlab/examples/grafana.json"),
@@ -47,6 +49,9 @@ pub(crate) struct DistArgs {
     /// Install each into an empty root, run it there, remove it, and look for what is left (root)
     #[arg(long)]
     check: bool,
+    /// Build a second time, in a clone of the commit in another folder, and compare every byte
+    #[arg(long)]
+    twice: bool,
 }
 
 pub(crate) fn command(args: &DistArgs) -> Result<ExitCode> {
@@ -55,6 +60,31 @@ pub(crate) fn command(args: &DistArgs) -> Result<ExitCode> {
         let found = Command::new("cargo").args([name, "--version"]).output()?.status.success();
         ensure!(found, "`cargo {name}` is missing: cargo install --locked {package}");
     }
+    ensure!(
+        !args.twice || is_clean(&root)?,
+        "--twice: commit first; a clone has what is committed"
+    );
+    let made = make(root.clone())?;
+    if args.check {
+        check::empty_root(&made.program, &root)?;
+        check::installed(&made.deb)?;
+    }
+    if args.twice {
+        twice(&root, &made)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What one build made.
+struct Made {
+    program: PathBuf,
+    deb: PathBuf,
+    /// The names and checksums of all that a person installs.
+    sums: String,
+}
+
+/// Builds everything in a checkout.
+fn make(root: PathBuf) -> Result<Made> {
     let out = root.join(OUT);
     let _ = std::fs::remove_dir_all(&out);
     let stage = out.join("stage");
@@ -63,7 +93,7 @@ pub(crate) fn command(args: &DistArgs) -> Result<ExitCode> {
     let program = dist.build()?;
     dist.stage(&program, &stage)?;
     let version = env!("CARGO_PKG_VERSION");
-    let archive = format!("schedlab-{version}-{TARGET}.tar.gz");
+    let archive = archive_name(version);
     dist.archive(&stage, &archive)?;
     let deb = format!("schedlab_{version}_amd64.deb");
     dist.deb(&deb)?;
@@ -72,11 +102,33 @@ pub(crate) fn command(args: &DistArgs) -> Result<ExitCode> {
     let sbom = format!("schedlab-{version}.cdx.json");
     dist.sbom(&sbom)?;
     dist.sums(&[&bare, &archive, &deb, &sbom])?;
-    if args.check {
-        check::empty_root(&program, &dist.root)?;
-        check::installed(&dist.out.join(&deb))?;
+    let sums = std::fs::read_to_string(dist.out.join("SHA256SUMS"))?;
+    Ok(Made { program, deb: dist.out.join(deb), sums })
+}
+
+/// Returns the name of the archive, which `[package.metadata.binstall]` of crates/cli/Cargo.toml
+/// has, too.
+fn archive_name(version: &str) -> String {
+    format!("schedlab-{version}-{TARGET}.tar.gz")
+}
+
+fn is_clean(root: &Path) -> Result<bool> {
+    let status = Command::new("git").args(["status", "--porcelain"]).current_dir(root).output()?;
+    Ok(status.status.success() && status.stdout.is_empty())
+}
+
+/// Builds the commit again, in a clone whose folder has another name and length, and compares.
+fn twice(root: &Path, first: &Made) -> Result<()> {
+    let other = tempfile::tempdir()?;
+    let clone = other.path().join("a-folder-with-another-name");
+    run(Command::new("git").args(["clone", "--quiet", "--no-hardlinks"]).arg(root).arg(&clone))?;
+    let second = make(clone)?;
+    for (one, two) in first.sums.lines().zip(second.sums.lines()) {
+        println!("{} {}", if one == two { "same bytes" } else { "DIFFERS   " }, one);
     }
-    Ok(ExitCode::SUCCESS)
+    ensure!(first.sums == second.sums, "two builds of one commit differ:\n{}", second.sums);
+    println!("two builds of one commit, in two folders: the same bytes");
+    Ok(())
 }
 
 /// Returns the time of the commit that is built, in seconds: files of the packages have it.
@@ -329,5 +381,30 @@ mod check {
             String::from_utf8_lossy(err)
         );
         Ok(text.lines().next().unwrap_or_default().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `cargo binstall schedlab-cli` must find the archive that is made, and the program in it.
+    #[test]
+    fn binstall_finds_what_is_made() {
+        let manifest = std::fs::read_to_string(tree::root().join("crates/cli/Cargo.toml")).unwrap();
+        let manifest: toml::Table = manifest.parse().unwrap();
+        let of = &manifest["package"]["metadata"]["binstall"];
+        let filled = |text: &toml::Value| {
+            let text = text.as_str().unwrap().to_owned();
+            let values = [("version", "9.8.7"), ("target", TARGET), ("bin", "schedlab")];
+            let values = values.into_iter().chain([("binary-ext", ""), ("repo", "REPO")]);
+            values.fold(text, |text, (key, value)| text.replace(&format!("{{ {key} }}"), value))
+        };
+        let url = filled(&of["pkg-url"]);
+        assert_eq!(url.rsplit('/').next(), Some(archive_name("9.8.7").as_str()));
+        // `archive` puts the stage below this folder.
+        assert_eq!(filled(&of["bin-dir"]), "schedlab/bin/schedlab");
+        let musl = &of["overrides"]["x86_64-unknown-linux-musl"]["pkg-url"];
+        assert_eq!(filled(musl), url, "the static program is for musl, too");
     }
 }

@@ -259,6 +259,7 @@ fn metrics() -> String {
         let stats: Vec<String> = def.reported.iter().map(ToString::to_string).collect();
         let is_distribution = format!("{} max", def.name).parse::<Metric>().is_ok();
         let reported = match (def.in_results, stats.is_empty()) {
+            (false, _) if def.of == Of::Tasks => "no (goals, expectations and gates)".to_owned(),
             (false, _) => "no (`bench model`)".to_owned(),
             (true, true) if is_distribution => "no (expectations and gates)".to_owned(),
             (true, true) => "yes".to_owned(),

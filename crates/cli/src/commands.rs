@@ -24,6 +24,7 @@ pub(crate) mod doctor;
 pub(crate) mod experiment;
 pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod fleet;
 #[cfg(feature = "machine")]
 pub(crate) mod flight;
 pub(crate) mod generate;

@@ -11,6 +11,7 @@ pub(crate) mod deploy;
 mod diff;
 #[cfg(feature = "machine")]
 mod experiment;
+mod fleet;
 #[cfg(feature = "machine")]
 mod latency;
 #[cfg(feature = "machine")]
@@ -38,6 +39,7 @@ pub(crate) use corpus::corpus;
 pub(crate) use diff::diff;
 #[cfg(feature = "machine")]
 pub(crate) use experiment::experiment;
+pub(crate) use fleet::{fleet, fleet_study};
 #[cfg(feature = "machine")]
 pub(crate) use latency::latency;
 #[cfg(feature = "machine")]

@@ -120,6 +120,8 @@ fn roots(mounts: &str) -> (Option<PathBuf>, Option<PathBuf>) {
 #[derive(Debug)]
 pub(crate) struct Groups {
     controller: Controller,
+    /// To which group the paths of `/proc/TID/cgroup` are relative.
+    own: String,
     autogroup: bool,
     known: Vec<GroupFacts>,
     /// How many of `known` were handed out by [`Groups::fresh`].
@@ -129,8 +131,17 @@ pub(crate) struct Groups {
 impl Groups {
     pub(crate) fn new() -> Groups {
         let autogroup = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
+        let controller = Controller::find();
+        let own = match &controller {
+            Controller::V1(root) | Controller::V2(root) => {
+                let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+                namespace_root(root, std::process::id(), &own)
+            }
+            Controller::Absent => "/".to_owned(),
+        };
         let mut groups = Groups {
-            controller: Controller::find(),
+            controller,
+            own,
             autogroup: autogroup.is_ok_and(|text| text.trim() == "1"),
             known: Vec::new(),
             told: 0,
@@ -182,10 +193,10 @@ impl Groups {
             }
             Controller::Absent => None,
         };
-        let path = found.map_or("/", |(_, _, path)| path);
+        let path = resolved(&self.own, found.map_or("/", |(_, _, path)| path));
         match &self.controller {
-            Controller::V2(root) => with_controller(root, path),
-            _ => path.to_owned(),
+            Controller::V2(root) => with_controller(root, &path),
+            _ => path,
         }
     }
 
@@ -260,6 +271,63 @@ fn bare(id: GroupId, path: String, parent: Option<GroupId>) -> GroupFacts {
     }
 }
 
+/// Folders in which a process is looked for: a node of Kubernetes has some thousand control groups.
+const MOST_FOLDERS: usize = 100_000;
+
+/// Returns the group that paths of `/proc/TID/cgroup` are relative to, in the mounted hierarchy: `/`,
+/// but for a container with a cgroup namespace of its own that has the host's hierarchy mounted
+/// (cgroup_namespaces(7)): there it is the group in which process `pid`, which is this one, is
+/// found. `own` is its `/proc/self/cgroup`.
+fn namespace_root(root: &Path, pid: u32, own: &str) -> String {
+    let paths: Vec<&str> = own.lines().filter_map(|line| line.splitn(3, ':').nth(2)).collect();
+    let is_there = |folder: &Path| {
+        let all = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        all.lines().any(|line| line.parse() == Ok(pid))
+    };
+    if paths.iter().any(|path| is_there(&root.join(path.trim_start_matches('/')))) {
+        return "/".to_owned();
+    }
+    // No symbolic links in cgroup file systems, so no circles.
+    let mut folders = vec![root.to_owned()];
+    let mut looked = 0;
+    while let Some(folder) = folders.pop() {
+        looked += 1;
+        if is_there(&folder) {
+            let below = folder.strip_prefix(root).unwrap_or(Path::new(""));
+            let found = format!("/{}", below.display());
+            return without(&found, &paths).unwrap_or_else(|| "/".to_owned());
+        }
+        if looked >= MOST_FOLDERS {
+            break;
+        }
+        let below = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        folders.extend(below.filter(is_folder).map(|entry| entry.path()));
+    }
+    "/".to_owned()
+}
+
+/// Returns `found` without one of these paths at its end: what they are relative to.
+fn without(found: &str, paths: &[&str]) -> Option<String> {
+    let base = paths.iter().filter_map(|path| found.strip_suffix(path.trim_end_matches('/')));
+    // The longest path is the most exact; `/` fits everything.
+    let base = base.min_by_key(|base| base.len())?;
+    Some(if base.is_empty() { "/".to_owned() } else { base.to_owned() })
+}
+
+/// Returns a path that is relative to `own` as one of the hierarchy. What lies outside of a cgroup
+/// namespace begins with `/..`.
+fn resolved(own: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = own.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        match part {
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 /// cgroup v2: the nearest ancestor in which the CPU controller is switched on.
 fn with_controller(root: &Path, path: &str) -> String {
     let mut path = Path::new(path);
@@ -326,7 +394,7 @@ mod tests {
 
     fn groups(controller: Controller) -> Groups {
         let known = vec![bare(GroupId::ROOT, "/".to_owned(), None)];
-        Groups { controller, autogroup: false, known, told: 0 }
+        Groups { controller, own: "/".to_owned(), autogroup: false, known, told: 0 }
     }
 
     #[test]
@@ -336,6 +404,32 @@ mod tests {
         assert_eq!(v1.cpu_path(""), "/");
         let v2 = groups(Controller::V2("/nowhere".into()));
         assert_eq!(v2.cpu_path("0::/x/y\n"), "/", "no cpu.weight on the way up");
+    }
+
+    /// A pod that has the host's hierarchy mounted and a cgroup namespace of its own: paths in /proc
+    /// are relative to its container's group.
+    #[test]
+    fn paths_of_another_namespace_are_resolved() {
+        let own = "/kubepods/burstable/podA/c1";
+        assert_eq!(resolved(own, "/"), own);
+        assert_eq!(resolved(own, "/../../podB/c2"), "/kubepods/burstable/podB/c2");
+        assert_eq!(resolved(own, "/../../../../system.slice/x.service"), "/system.slice/x.service");
+        assert_eq!(resolved("/", "/system.slice/x.service"), "/system.slice/x.service");
+        assert_eq!(resolved("/", "/../../podB"), "/podB", "not above the root");
+        assert_eq!(without(own, &["/"]).as_deref(), Some(own));
+        assert_eq!(without(own, &["/", own]).as_deref(), Some("/"), "not in a namespace");
+        assert_eq!(without("/a/b/c", &["/b/c"]).as_deref(), Some("/a"));
+
+        let root = std::env::temp_dir().join(format!("schedlab-groups-{}", std::process::id()));
+        let folder = root.join("kubepods/podA/c1");
+        fs::create_dir_all(&folder).unwrap();
+        for (at, text) in [(&root, "1\n2\n"), (&folder, "7\n4711\n")] {
+            fs::write(at.join("cgroup.procs"), text).unwrap();
+        }
+        let of = |pid, own: &str| namespace_root(&root, pid, own);
+        let found = [of(4711, "0::/\n"), of(4711, "0::/kubepods/podA/c1\n"), of(9, "0::/\n")];
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found, ["/kubepods/podA/c1", "/", "/"]);
     }
 
     #[test]

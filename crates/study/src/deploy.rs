@@ -14,7 +14,7 @@ mod target;
 mod words;
 mod xl;
 
-use crate::variant::{GroupSetting, Setting, TaskSetting, Variant};
+use crate::variant::{GroupSetting, PodSetting, Setting, TaskSetting, Variant};
 use caveats::caveats;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::linux::KernelRelease;
@@ -216,6 +216,8 @@ pub(crate) fn mildness(variant: &Variant, scheduler: &SchedulerSpec, from: &Sche
         Setting::Group(
             GroupSetting::Shares(_) | GroupSetting::Idle(_) | GroupSetting::Weight(_),
         ) => 2,
+        Setting::Pod(PodSetting::Requests(_) | PodSetting::Conversion(_)) => 2,
+        Setting::Pod(PodSetting::Limits(_)) => 3,
         Setting::Task(TaskSetting::Cpus(_))
         | Setting::Group(GroupSetting::Cpus(_) | GroupSetting::Partition(_)) => 3,
         Setting::Group(GroupSetting::Max(_) | GroupSetting::Cap(_)) | Setting::Knob(..) => 3,

@@ -21,6 +21,7 @@ use crate::change::Judgement;
 use crate::gate::{Evidence, Gate, GateOutcome};
 use crate::metric::Metric;
 use crate::result::Verdict;
+use crate::together::Together;
 use schedlab_trace::Repairs;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,11 +41,20 @@ pub struct DiffOptions {
     pub seed: u64,
     /// Conditions that must not be met.
     pub gates: Vec<Gate>,
+    /// How the tasks of recordings are taken together; by name their control groups are subjects,
+    /// too.
+    pub by: Together,
 }
 
 impl Default for DiffOptions {
     fn default() -> DiffOptions {
-        DiffOptions { least: 0.05, windows: 40, seed: 1, gates: Vec::new() }
+        DiffOptions {
+            least: 0.05,
+            windows: 40,
+            seed: 1,
+            gates: Vec::new(),
+            by: Together::default(),
+        }
     }
 }
 
@@ -105,7 +115,7 @@ pub struct Recorded {
 /// Tasks of one name, or one cgroup, or one subject of a result.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Subject {
-    /// `task`, `cgroup`, or the kind of a result's subject.
+    /// `task`, `cgroup`, `unit`, `container`, `pod`, `process`, or the kind of a result's subject.
     pub kind: String,
     /// Its name.
     pub name: String,

@@ -218,6 +218,7 @@ impl Measured {
 
 fn merge(sum: &mut TaskMetrics, task: &TaskMetrics) {
     sum.cpu_ns += task.cpu_ns;
+    sum.throttled_ns += task.throttled_ns;
     sum.wakeups += task.wakeups;
     sum.switches += task.switches;
     sum.preemptions += task.preemptions;
@@ -265,6 +266,8 @@ struct TaskValues<'a, D> {
     switches: u64,
     preemptions: u64,
     migrations: u64,
+    /// Time for which limits held them back.
+    throttled: Ns,
     latency: &'a D,
     queue_latency: &'a D,
     wait: &'a D,
@@ -281,6 +284,7 @@ impl<'a> TaskValues<'a, Distribution> {
             switches: task.switches,
             preemptions: task.preemptions,
             migrations: task.migrations,
+            throttled: task.throttled_ns,
             latency: &task.wake_latency,
             queue_latency: task.queue_latency(),
             wait: &task.preempt_wait,
@@ -299,6 +303,7 @@ impl<'a> TaskValues<'a, Durations> {
             switches: task.switches,
             preemptions: task.preemptions,
             migrations: task.migrations,
+            throttled: task.throttled,
             latency: &task.wake_latency,
             queue_latency: task.queue_latency(),
             wait: &task.preempt_wait,
@@ -321,6 +326,10 @@ impl<D: Values> TaskValues<'_, D> {
             Metric::Switches => rate(self.switches, self.window),
             Metric::Preemptions => rate(self.preemptions, self.window),
             Metric::Migrations => rate(self.migrations, self.window),
+            Metric::Throttled => {
+                let all = self.cpu.saturating_add(self.throttled);
+                (all > Ns::ZERO).then(|| self.throttled.0 as f64 / all.0 as f64)
+            }
             Metric::Utilisation
             | Metric::IdleWaiting
             | Metric::IdleCapped
@@ -376,7 +385,11 @@ impl MachineMetrics {
             Metric::FailedTransactions => rate(agents?.failed_in_all(), window),
             Metric::Messages => rate(agents?.messages, window),
             Metric::Agents => Some(agents?.agents_cpu_ns().0 as f64 / window.0.max(1) as f64),
-            Metric::Share | Metric::Throughput | Metric::Preemptions | Metric::Migrations => None,
+            Metric::Share
+            | Metric::Throttled
+            | Metric::Throughput
+            | Metric::Preemptions
+            | Metric::Migrations => None,
             Metric::Latency(_)
             | Metric::QueueLatency(_)
             | Metric::Wait(_)

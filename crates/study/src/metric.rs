@@ -210,6 +210,12 @@ metrics! {
     Migrations "Moves of the task to another CPU a second." {
         name: "migrations", unit: PerSecond, of: Tasks, better: None, heading: "migrations/s", reported: []
     }
+    Throttled "Time for which a limit (`cpu.max`, a pod's CPU limit, RT throttling, a cap) held the tasks \
+               back, as a part of it and their CPU time together: 1 % is 1 ms for each 99 ms that \
+               they ran. The kernel counts periods instead (nr_throttled of cpu.stat)." {
+        name: "throttled", unit: Share, of: Tasks, better: Some(Better::Smaller), heading: "throttled", reported: [],
+        in_results: false
+    }
     Utilisation "Part of all CPU time in which CPUs are not idle." {
         name: "utilisation", unit: Share, of: Machine, better: None, heading: "busy", reported: []
     }

@@ -6,6 +6,8 @@ use crate::decision_cost::DecisionCostResult;
 use crate::diff::Diff;
 use crate::diff::totals::{self, Totals};
 use crate::error_output::ErrorOutput;
+use crate::fleet::Fleet;
+use crate::fleet::compare::FleetStudy;
 use crate::glossary::ExplainOutput;
 use crate::listing::ListOutput;
 use crate::preset::Preset;
@@ -15,8 +17,8 @@ use crate::tune::Tuned;
 use crate::workbench::{self, WorkbenchOutput};
 use crate::xen::Host;
 use crate::{
-    corpus, decision_cost, diff, error_output, glossary, listing, preset, published, result, tune,
-    xen,
+    corpus, decision_cost, diff, error_output, fleet, glossary, listing, preset, published, result,
+    tune, xen,
 };
 use schedlab_trace::analysis::show::json::{self as show, ShowOutput};
 use schedlab_trace::export::output::{self as export, ExportOutput};
@@ -30,6 +32,8 @@ pub fn all() -> Vec<(&'static str, Schema)> {
     vec![
         (result::SCHEMA, schema::<Study>(result::SCHEMA)),
         (corpus::SCHEMA, schema::<CorpusResult>(corpus::SCHEMA)),
+        (fleet::SCHEMA, schema::<Fleet>(fleet::SCHEMA)),
+        (fleet::compare::SCHEMA, schema::<FleetStudy>(fleet::compare::SCHEMA)),
         (diff::SCHEMA, schema::<Diff>(diff::SCHEMA)),
         (totals::SCHEMA, schema::<Totals>(totals::SCHEMA)),
         (tune::SCHEMA, schema::<Tuned>(tune::SCHEMA)),

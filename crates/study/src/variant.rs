@@ -7,17 +7,20 @@
 //! alone: sysbench off
 //! no throttling: scheduler sched_rt_runtime_us=999990
 //! agents: delegation mode=global costs=ghost-2021
+//! k8s: pod redis requests.cpu=2 limits.cpu=off
 //! ```
 //! A target is a task (name, glob such as `worker-*`, class, or pid of a recording), a control
-//! group (a path that begins with `/`), a source, the word `scheduler`, whose settings are knobs,
+//! group (a path that begins with `/`), a pod of Kubernetes (`pod NAME`), a source, the word `scheduler`, whose settings are knobs,
 //! `machine`, whose settings are `preempt=` and `threaded_irqs=`, or `delegation`: where the
 //! scheduler runs.
 
 mod apply;
+mod pod;
 pub(crate) mod setting;
 
 pub use apply::{Applied, Subject};
-pub use setting::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};
+pub(crate) use pod::TARGET as OF_POD;
+pub use setting::{GroupSetting, MachineSetting, PodSetting, Setting, SourceSetting, TaskSetting};
 
 use schedlab_model::text::{is_hostile, quoted};
 use std::borrow::Cow;
@@ -141,7 +144,7 @@ fn split(text: &str) -> Vec<&str> {
 fn clause(text: &str) -> Result<Clause, VariantError> {
     let (target, rest) = match text.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
         Some((quoted, rest)) => (quoted, rest),
-        None => text.split_once(char::is_whitespace).unwrap_or((text, "")),
+        None => target_of(text),
     };
     // Between settings a line may end; in a name nothing does.
     if target.contains(is_hostile) || rest.contains(|c| is_hostile(c) && !matches!(c, '\n' | '\t'))
@@ -161,6 +164,21 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
         true => Err(VariantError::Empty(text.to_owned())),
         false => Ok(Clause { target: without_slashes(target), settings }),
     }
+}
+
+/// Returns the target before the first blank, or before the second one in `pod NAME`, and the rest.
+fn target_of(text: &str) -> (&str, &str) {
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    if let Some(named) = text.strip_prefix(OF_POD) {
+        let blanks = named.len() - named.trim_start().len();
+        let end = named[blanks..].find(char::is_whitespace).map_or(named.len(), |end| blanks + end);
+        let name = &named[blanks..end];
+        // A task may be called `pod`, too.
+        if !name.is_empty() && !name.contains('=') && name != "off" {
+            return text.split_at(OF_POD.len() + end);
+        }
+    }
+    (first, rest)
 }
 
 /// Returns the settings of `text`, which stand between blanks. The kernel's own form of `cpu.max`
@@ -315,6 +333,13 @@ mod tests {
         assert_eq!(variant.clauses[2].settings, [rate, clients]);
         assert_eq!(variant.clauses[3].settings, [Setting::Task(TaskSetting::Off)]);
         assert_eq!(variant.clauses[5].target, "two words");
+        let pod = Variant::parse("k8s: pod redis requests.cpu=2 limits.cpu=off").unwrap();
+        assert_eq!(pod.clauses[0].target, "pod redis");
+        let pod = &pod.clauses[0].settings;
+        let wanted = [PodSetting::Requests(2000), PodSetting::Limits(None)].map(Setting::Pod);
+        assert_eq!(*pod, wanted);
+        let task = Variant::parse("x: pod nice=5 policy=idle").unwrap();
+        assert_eq!((task.clauses[0].target.as_str(), task.clauses[0].settings.len()), ("pod", 2));
     }
 
     #[test]
@@ -330,6 +355,9 @@ mod tests {
             ("x: /g cpu.mx=1ms", "did you mean `cpu.max`"),
             ("x: /g cpu.max=10us/100ms", "at least 1ms"),
             ("x: yes quickly", "KEY=VALUE"),
+            ("x: pod redis requests.cpu=two", "such as 2, 0.5 or 500m"),
+            ("x: pod redis request.cpu=2", "did you mean `requests.cpu`"),
+            ("x: pod redis conversion=old", "linear"),
         ] {
             let error = Variant::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -16,6 +16,16 @@ const TABLES: &[SchemaTables] = &[
         from: "Study (crates/study/src/result.rs)",
     },
     SchemaTables {
+        page: "docs/fleet.md",
+        schema: schedlab_study::fleet::SCHEMA,
+        from: "Fleet (crates/study/src/fleet.rs)",
+    },
+    SchemaTables {
+        page: "docs/fleet.md",
+        schema: schedlab_study::fleet::compare::SCHEMA,
+        from: "FleetStudy (crates/study/src/fleet/compare.rs)",
+    },
+    SchemaTables {
         page: "docs/exchange-formats.md",
         schema: schedlab_study::diff::totals::SCHEMA,
         from: "Totals (crates/study/src/diff/totals.rs)",

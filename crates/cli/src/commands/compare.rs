@@ -2,6 +2,7 @@
 
 pub(crate) mod request;
 
+use super::fleet;
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::origin::origin;
@@ -36,6 +37,9 @@ Examples:
   schedlab compare redis.slt --variant 'capped: sysbench group=/batch ; /batch cpu.max=50ms/100ms'
   schedlab compare redis.slt --variant 'sysbench policy=idle' --serve redis-server --around worst
   schedlab compare redis.slt --scan 'sysbench nice=0..19'
+  schedlab compare redis.slt --by unit --variant 'idle: sysbench policy=idle'
+  schedlab compare redis.slt --variant 'k8s: pod redis-server requests.cpu=2 limits.cpu=off'
+  schedlab compare fleet/ --variant 'idle: sysbench policy=idle' --serve redis-server
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html
   schedlab compare redis.slt --scan 'sysbench nice=0..19' --format parquet -o rows.parquet
@@ -53,7 +57,8 @@ Settings of \
 tasks: policy=other|batch|idle|fifo:N|rr:N nice=N cpus=0-3 slice=3ms group=/path demand=x2 off. \
 Of groups:
 cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3, on Xen cap=N weight=N guest=SCHEDULER|none. \
-Of sources: rate=x2 clients=N.
+Of sources: rate=x2 clients=N. Of a pod of Kubernetes ('pod NAME', a program in it or its uid):
+requests.cpu=500m limits.cpu=2|off conversion=linear|quadratic|shares.
 
 A gate (--fail-if) is '[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]'; ROW: a variant or scheduler \
 [every row but the \
@@ -68,8 +73,8 @@ Exit codes: 0 done, 1 an expectation or a gate failed, 3 the simulation does not
 recording, or the data \
 cannot carry a gate.")]
 pub(crate) struct CompareArgs {
-    /// Play this recording (.slt), scenario (.toml), rt-app workload (.json), or scenario of the
-    /// gallery by name (`schedlab list scenarios`)
+    /// Play this recording (.slt), scenario (.toml), rt-app workload (.json), scenario of the
+    /// gallery by name (`schedlab list scenarios`), or folder of recordings, one from each machine
     input: String,
     #[command(flatten)]
     request: RequestArgs,
@@ -108,6 +113,9 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     output::check_both(args.output.as_deref(), args.report.as_deref())?;
     if args.format.is_parquet() {
         output::no_terminal(args.output.as_deref(), "--format parquet")?;
+    }
+    if fleet::is_folder(&args.input) {
+        return of_folder(args);
     }
     let mut request = (*args.request.0).clone();
     request.options.detail = args.report.is_some();
@@ -150,6 +158,26 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         Exit::Untrusted
     } else {
         Exit::Done
+    })
+}
+
+/// Compares the recordings of a folder.
+fn of_folder(args: &CompareArgs) -> anyhow::Result<Exit> {
+    fleet::compare(&fleet::Asked {
+        input: &args.input,
+        request: &args.request.0,
+        for_one: &[
+            ("--assert", args.assert),
+            ("--brief", args.brief),
+            ("--deploy", args.deploy.is_some()),
+            ("--all-tasks", args.all_tasks),
+            ("--explain", args.explain),
+            ("--report", args.report.is_some()),
+            ("--format parquet", args.format.is_parquet()),
+        ],
+        all: args.all,
+        format: &args.format,
+        output: args.output.as_deref(),
     })
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use schedlab_study::diff::totals::{is_totals, totals};
 use schedlab_study::diff::{DiffOptions, diff};
 use schedlab_study::gate::Gate;
+use schedlab_study::together::Together;
 use std::path::{Path, PathBuf};
 
 /// `schedlab diff`
@@ -22,6 +23,7 @@ Examples:
                                      --fail-if '/batch share < 50%'
   schedlab diff before/ after/ --fail-if 'redis-server response p50 > +10%'
                                                   several recordings each, made in turns
+  schedlab diff before.slt after.slt --by unit    units of systemd instead of tasks and groups
   schedlab diff old.json new.json                 two results of `schedlab compare --json`
   schedlab diff schedstat-1.txt schedstat-2.txt --hz 250
                                                   what was between two states of /proc/schedstat
@@ -45,6 +47,10 @@ pub(crate) struct DiffArgs {
     before: PathBuf,
     /// ... with this one, made later
     after: PathBuf,
+    /// Take the tasks of recordings together by this: process, cgroup, unit (of systemd), container
+    /// or pod (of Kubernetes) [default: name, and control groups beside it]
+    #[arg(long, value_name = "WHAT")]
+    by: Option<Together>,
     /// Fail (exit 1) when this holds: 'redis-server latency p99 > +20%' (may be given several
     /// times)
     #[arg(long = "fail-if", value_name = "EXPR")]
@@ -78,6 +84,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         least: f64::from(args.least) / 100.0,
         seed: args.seed,
         gates: args.fail_if.iter().map(gate).collect::<anyhow::Result<_>>()?,
+        by: args.by.unwrap_or_default(),
         ..DiffOptions::default()
     };
     let given = |path: &PathBuf| match path.to_str() {
@@ -92,6 +99,9 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     let (before, after) = (given(&args.before)?, given(&args.after)?);
     if is_totals(&before) || is_totals(&after) {
         return run_totals(args, &before, &after);
+    }
+    if args.by.is_some() && before.extension().is_some_and(|end| end == "json") {
+        bail!("--by is for recordings: a result was taken together when it was made");
     }
     if args.hz.is_some() {
         bail!(
@@ -115,6 +125,9 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
 
 /// Two texts with sums of the kernel.
 fn run_totals(args: &DiffArgs, before: &Path, after: &Path) -> anyhow::Result<Exit> {
+    if args.by.is_some() {
+        bail!("--by is for recordings: sums of the kernel do not say what a task belongs to");
+    }
     if !args.fail_if.is_empty() {
         bail!(
             "--fail-if needs two recordings, folders of them or results: sums of the kernel have \

@@ -44,7 +44,9 @@ Examples:
   timehist
   schedlab show a.slt --blame --by cgroup --json          which groups delay which, as JSON
   schedlab show node.slt --latency --by pod               run-queue latency of each pod
+  schedlab show node.slt --by unit --report units.html    a page by unit of systemd
   schedlab show incident.slt --report incident.html       a page with charts
+  schedlab show fleet/ --serve redis-server               a row for each recording, outliers first
   schedlab show a.slt --task 'redis*' --around worst --report worst.html     of their longest wait
   schedlab show a.slt --latency --format parquet > waits.parquet
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
@@ -54,8 +56,8 @@ Examples:
 Several analyses may be asked for at once. An analysis that needs more than the recording has \
 refuses by name.")]
 pub(crate) struct ShowArgs {
-    /// Analyse this recording (.slt), trace of another tool, scenario (.toml), or scenario of the
-    /// gallery by name; `-` is standard input
+    /// Analyse this recording (.slt), trace of another tool, scenario (.toml), scenario of the
+    /// gallery by name, or folder of recordings, one from each machine; `-` is standard input
     pub(crate) input: String,
     #[command(flatten)]
     pub(crate) analyses: Analyses,
@@ -105,7 +107,7 @@ pub(crate) struct ShowArgs {
     pub(crate) xenalyze: bool,
     /// Write a page to this file instead: one HTML file with charts, without other files
     #[arg(long, value_name = "FILE.html")]
-    #[arg(conflicts_with_all = ["json", "format", "cpu", "by", "top", "absolute"])]
+    #[arg(conflicts_with_all = ["json", "format", "cpu", "top", "absolute"])]
     pub(crate) report: Option<std::path::PathBuf>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
@@ -177,7 +179,17 @@ impl clap::FromArgMatches for Analyses {
     }
 }
 
+impl ShowArgs {
+    /// Whether an analysis was asked for.
+    pub(crate) fn has_analyses(&self) -> bool {
+        !self.analyses.0.is_empty()
+    }
+}
+
 pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
+    if super::fleet::is_folder(&args.input) {
+        return super::fleet::show(args);
+    }
     orders_rows(args)?;
     let working = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
@@ -199,11 +211,14 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let scheduler =
         args.scheduler.as_ref().map(|spec| schedlab_study::compare::modelled_by(spec).0);
     let is_recording = matches!(found, Found::Recording(_));
-    let recording = open(found, scheduler.as_ref(), args.variant.as_deref(), args.to)?;
+    let mut recording = open(found, scheduler.as_ref(), args.variant.as_deref(), args.to)?;
     drop(working);
     let mut scope = scope(&recording, &options(args))?;
     let server = server(args, is_recording, &recording, &mut scope)?;
     if let Some(path) = &args.report {
+        if let Some(by) = options(args).by.and_then(schedlab_study::together::Together::new) {
+            recording.header = by.named(&recording.header);
+        }
         return report(args, path, &recording, (&scope, server.as_ref()));
     }
     let chosen = chosen(args, &recording, &scope)?;

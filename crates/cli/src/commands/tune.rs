@@ -16,6 +16,7 @@ use schedlab_study::compare::{RecordedInput, ReplayFrom, modelled_by};
 use schedlab_study::deploy::Format;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::input::Input;
+use schedlab_study::together::Together;
 use schedlab_study::tune::{Aim, Best, Dimension, HeldOut, TuneOptions, Tuned, tune};
 use schedlab_trace::import::Purpose;
 use std::path::{Path, PathBuf};
@@ -129,7 +130,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let held_out: Vec<RecordedInput> = args
         .validate
         .iter()
-        .map(|path| held_out(path, from.unwrap_or_default()))
+        .map(|path| held_out(path, from.unwrap_or_default(), request.window().by))
         .collect::<anyhow::Result<_>>()?;
     let (chosen, said) = args.scheduler.as_ref().map(modelled_by).unzip();
     let held_out: Vec<HeldOut<'_>> =
@@ -196,8 +197,8 @@ fn options(args: &TuneArgs) -> anyhow::Result<TuneOptions> {
     })
 }
 
-fn held_out(path: &Path, from: ReplayFrom) -> anyhow::Result<RecordedInput> {
-    RecordedInput::open_from(path, from).with_context(|| "--validate".to_owned())
+fn held_out(path: &Path, from: ReplayFrom, by: Together) -> anyhow::Result<RecordedInput> {
+    RecordedInput::open_by(path, from, by).with_context(|| "--validate".to_owned())
 }
 
 fn deployed(tuned: &Tuned, name: &str) -> anyhow::Result<String> {

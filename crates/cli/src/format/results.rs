@@ -67,6 +67,8 @@ const RESULTS: &[ResultShape] = &[
         columns: &["interval.name", "interval.jiffies", "cpu"],
         ..shown("schedlab-totals/1", &[RowsOf { path: &["intervals", "rows"], with: &[] }])
     },
+    shown("schedlab-fleet/1", &[at(&["recordings", "values"])]),
+    shown("schedlab-fleet-compare/1", &[at(&["changes"])]),
     shown("schedlab-ci/1", &[at(&["files", "gates"])]),
     shown("schedlab-latency/1", &[at(&["rows"])]),
     shown("schedlab-latency-matrix/1", &[at(&["rows"])]),

@@ -15,6 +15,7 @@ mod ended;
 mod error_parts;
 mod experiment;
 mod export;
+mod fleet;
 mod flight;
 mod formats;
 mod gallery;

@@ -88,7 +88,7 @@ fn possible(variant: &Variant, clause: &Clause) -> Result<(), ConfirmError> {
                     clause.target
                 ));
             }
-            Setting::Task(TaskSetting::Group(_)) | Setting::Group(_) => {
+            Setting::Task(TaskSetting::Group(_)) | Setting::Group(_) | Setting::Pod(_) => {
                 return refuse(
                     "control groups are left as the host has them (`schedlab colocate` sets them)",
                 );

@@ -1,6 +1,7 @@
 //! Where the metrics are served: HTTP on loopback, or on a unix socket.
 
 use super::FlightError;
+use prometheus_client::encoding::prometheus_protobuf::encode_to_vec;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::fmt;
@@ -16,6 +17,11 @@ use tiny_http::{Header, Method, Request, Response, Server};
 
 /// What OpenMetrics 1.0 calls itself (Prometheus' exposition formats).
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What Prometheus' protobuf form calls itself, which alone carries native histograms. Prometheus
+/// asks for it by this name where `scrape_native_histograms` is on.
+const PROTOBUF: &str = "application/vnd.google.protobuf; \
+                        proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
 /// Time between two looks at whether to end.
 const LOOK: Duration = Duration::from_millis(200);
@@ -107,10 +113,20 @@ fn answer(request: Request, registry: &Registry) -> io::Result<()> {
     }
     let path = request.url().split('?').next().unwrap_or_default();
     match (request.method(), path) {
+        (Method::Get | Method::Head, "/metrics") if wants_protobuf(&request) => {
+            match encode_to_vec(registry) {
+                Ok(bytes) => {
+                    request.respond(Response::from_data(bytes).with_header(content(PROTOBUF)))
+                }
+                Err(error) => request.respond(plain(500, &format!("{error}\n"))),
+            }
+        }
         (Method::Get | Method::Head, "/metrics") => {
             let mut text = String::new();
             match encode(&mut text, registry) {
-                Ok(()) => request.respond(Response::from_string(text).with_header(content_type())),
+                Ok(()) => {
+                    request.respond(Response::from_string(text).with_header(content(CONTENT_TYPE)))
+                }
                 Err(error) => request.respond(plain(500, &format!("{error}\n"))),
             }
         }
@@ -139,8 +155,22 @@ fn is_local_host(host: &str) -> bool {
     name == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-fn content_type() -> Header {
-    Header::from_bytes("Content-Type", CONTENT_TYPE).expect("both are ASCII")
+/// Whether a scraper prefers Prometheus' protobuf form: it names that before every text, as
+/// Prometheus does, whose list is in the order of its wishes.
+fn wants_protobuf(request: &Request) -> bool {
+    let accept = request.headers().iter().find(|header| header.field.equiv("Accept"));
+    accept.is_some_and(|header| prefers_protobuf(header.value.as_str()))
+}
+
+fn prefers_protobuf(accept: &str) -> bool {
+    let first = accept.split(',').next().unwrap_or_default();
+    let mut parts = first.split(';').map(str::trim);
+    parts.next() == Some("application/vnd.google.protobuf")
+        && parts.any(|part| part == "proto=io.prometheus.client.MetricFamily")
+}
+
+fn content(kind: &str) -> Header {
+    Header::from_bytes("Content-Type", kind).expect("both are ASCII")
 }
 
 fn plain(status: u16, text: &str) -> Response<io::Cursor<Vec<u8>>> {
@@ -173,6 +203,18 @@ mod tests {
         }
     }
 
+    /// The header of Prometheus 3.5 with and without native histograms.
+    #[test]
+    fn protobuf_is_for_those_that_ask_for_it_first() {
+        let text =
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,*/*;q=0.1";
+        let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+                        encoding=delimited;q=0.6";
+        assert!(prefers_protobuf(&format!("{protobuf},{text}")));
+        assert!(!prefers_protobuf(&format!("{text},{protobuf}")));
+        assert!(!prefers_protobuf(text) && !prefers_protobuf("") && !prefers_protobuf("*/*"));
+    }
+
     fn ask(path: &Path, request: &str) -> String {
         let mut stream = UnixStream::connect(path).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -199,6 +241,12 @@ mod tests {
             let metrics = get("GET", "/metrics?x=1");
             assert!(metrics.contains("200 OK") && metrics.contains(CONTENT_TYPE), "{metrics}");
             assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+            let accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily";
+            let answer = ask(
+                &path,
+                &format!("GET /metrics HTTP/1.0\r\nHost: x\r\nAccept: {accept}\r\n\r\n"),
+            );
+            assert!(answer.contains(PROTOBUF), "{answer}");
             assert!(get("GET", "/../etc/passwd").contains(" 404 "));
             assert!(get("POST", "/metrics").contains(" 405 "));
             done.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use super::observe::Keep;
 use super::part::Window;
 use super::recorded::RecordedInput;
-use super::replaying::measured_in;
+use super::replaying::measured_by;
 use super::row_errors::RowErrors;
 use super::scenario::costs;
 use super::trust::against;
@@ -13,6 +13,7 @@ use crate::measurements::Measured;
 use crate::no_effect::{self, Known};
 use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, Study};
 use crate::run::{RowPlan, Run};
+use crate::together::Together;
 use schedlab_model::Ns;
 use schedlab_trace::Header;
 use std::path::PathBuf;
@@ -64,7 +65,7 @@ impl RecordedInput {
             self_replay: None,
             served: None,
             guess: None,
-            predictions: predictions(plans, runs, &options.checks, errors)?,
+            predictions: predictions(played, &options.checks, self.by)?,
             rows,
             expectations: Vec::new(),
             gates: Vec::new(),
@@ -119,10 +120,9 @@ fn title(header: &Header) -> String {
 
 /// What was predicted for a variant against a recording of it.
 fn predictions(
-    plans: &[RowPlan],
-    runs: &[Vec<Run>],
+    &Played { plans, runs, errors }: &Played<'_>,
     checks: &[(String, PathBuf)],
-    errors: &RowErrors,
+    by: Together,
 ) -> Result<Vec<Prediction>, StudyError> {
     let mut predictions = Vec::new();
     for (variant, path) in checks {
@@ -135,7 +135,7 @@ fn predictions(
             );
             return Err(StudyError::Option(text));
         };
-        let was = measured_in(path)?;
+        let was = measured_by(path, by)?;
         predictions.push(Prediction {
             variant: variant.clone(),
             scheduler: plans[row].label.clone(),

@@ -136,7 +136,9 @@ fn is_already(target: &str, setting: &Setting, plan: &RowPlan, base: &RowPlan) -
             plan.scheduler.name == base.scheduler.name
                 && known.any(|(_, known)| same_value(known, value))
         }
-        Setting::Source(_) | Setting::Machine(_) | Setting::Delegation(..) => false,
+        Setting::Pod(_) | Setting::Source(_) | Setting::Machine(_) | Setting::Delegation(..) => {
+            false
+        }
     }
 }
 

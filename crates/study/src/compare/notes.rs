@@ -7,6 +7,13 @@ use super::replaying::ReplayFrom;
 /// Returns what the recording lacks, and what is assumed in its place.
 pub(super) fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<String> {
     let mut notes: Vec<String> = client.map(ClientLog::note).into_iter().collect();
+    if !input.by.is_by_name() {
+        notes.push(format!(
+            "tasks are taken together by {}: figures, errors and gates are of these, and settings \
+             may still name programs",
+            input.by
+        ));
+    }
     if input.replay.hz == 0 {
         notes.push("the recording does not know HZ: 250 is assumed".to_owned());
     }

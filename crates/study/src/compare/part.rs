@@ -3,9 +3,11 @@
 use super::Options;
 use super::recorded::RecordedInput;
 use super::recorded_kernel::recorded_scheduler;
+use super::replaying::ReplayFrom;
 use crate::StudyError;
 use crate::serve::Server;
 use crate::show;
+use crate::together::Together;
 use crate::variant::VariantError;
 use schedlab_model::Ns;
 use schedlab_model::text::{glob, quoted};
@@ -34,6 +36,8 @@ pub struct Window {
     pub length: Option<Ns>,
     /// The server of whose waits one is in the middle.
     pub serve: Option<String>,
+    /// How its tasks are taken together.
+    pub by: Together,
 }
 
 /// What is in the middle of a part.
@@ -284,5 +288,19 @@ impl RecordedInput {
             }
             _ => error,
         }
+    }
+}
+impl RecordedInput {
+    /// Reads and converts a recording with tasks taken together by `by`.
+    ///
+    /// # Errors
+    /// As for [`RecordedInput::open_from`].
+    pub fn open_by(
+        path: &Path,
+        from: ReplayFrom,
+        by: Together,
+    ) -> Result<RecordedInput, StudyError> {
+        let window = Window { by, ..Window::default() };
+        RecordedInput::read_for(path, from, &window, Purpose::Replay)
     }
 }

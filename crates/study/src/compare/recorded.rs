@@ -24,6 +24,7 @@ use crate::measurements::Measured;
 use crate::result::{SecondHalf, SelfReplay, Study};
 use crate::run::{Bench, Ran, RowPlan, spinning};
 use crate::serve::{self, Guess};
+use crate::together::Together;
 use crate::variant::{Subject, Variant};
 use schedlab_model::{CpuRoles, CpuSet, Draw, EventSink, Ns, random};
 use schedlab_replay::{Stall, stalls};
@@ -65,6 +66,8 @@ pub struct RecordedInput {
     chosen: bool,
     pub(super) summary: Summary,
     pub(super) classes: Vec<String>,
+    /// How tasks are taken together in these.
+    pub(super) by: Together,
     pids: Vec<u32>,
     /// The tasks of each subject, which is a class or one of its tasks; made when first asked for.
     of_subject: OnceLock<BTreeMap<String, Vec<usize>>>,
@@ -123,8 +126,11 @@ impl RecordedInput {
         purpose: Purpose,
     ) -> Result<RecordedInput, StudyError> {
         let asked = window.serve.as_deref();
-        let Read { recording, idle, window } = events_of(path, window, purpose)?;
-        let mut input = RecordedInput::from_recording(path, &recording, from)?;
+        let by = window.by;
+        let Read { mut recording, idle, window } = events_of(path, window, purpose)?;
+        let mut input = RecordedInput::from_recording(path, &recording, from, by)?;
+        // The replay needs the programs; from here on tasks are called as their classes are.
+        let programs = std::mem::replace(&mut recording.header, by.named(&input.header));
         (input.idle, input.window) = (idle, window);
         input.chosen = from == ReplayFrom::Auto;
         input.guess = if asked.is_some() { None } else { serve::guess(&recording) };
@@ -136,6 +142,7 @@ impl RecordedInput {
             let requests = input.by_messages.as_ref().map(|messages| &messages.none_yet);
             input.course = Course::from_recording(&recording, requests);
         }
+        recording.header = programs;
         // Now, because a pipe is read once.
         input.first_half = FirstHalf::cut(&input, recording).map(Box::new);
         Ok(input)
@@ -147,6 +154,7 @@ impl RecordedInput {
         path: &Path,
         recording: &Recording,
         from: ReplayFrom,
+        by: Together,
     ) -> Result<RecordedInput, StudyError> {
         let fail = |source| StudyError::trace(path, source);
         let (replay, by_messages) = replayed(path, recording, from)?;
@@ -161,7 +169,8 @@ impl RecordedInput {
             summary: Summary::from_recording(recording).map_err(fail)?,
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             kernel_threads: header.tasks.iter().map(|task| task.kernel).collect(),
-            classes: header.tasks.iter().map(|task| task.comm.clone()).collect(),
+            classes: by.names(&header),
+            by,
             of_subject: OnceLock::new(),
             readings: Vec::new(),
             idle: BTreeSet::new(),
@@ -470,9 +479,10 @@ pub fn compare_recording(
     check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
     let duration = duration(input, options)?;
     // A replay of the whole knows what came later, and its errors are those of the whole.
+    let by = |window: Window| Window { by: input.by, ..window };
     let part = (duration != input.replay.duration).then(|| match input.window {
-        None | Some((Ns::ZERO, _)) => Window::first(Some(duration)),
-        Some((from, _)) => Window::between((from, from + duration)),
+        None | Some((Ns::ZERO, _)) => by(Window::first(Some(duration))),
+        Some((from, _)) => by(Window::between((from, from + duration))),
     });
     let read =
         |from, window: &Window| RecordedInput::read_for(&input.path, from, window, Purpose::Replay);
@@ -491,7 +501,7 @@ pub fn compare_recording(
     }
     // Messages that do not reproduce the recording are no better than wakeups that do. What cannot
     // be read twice, as a pipe, keeps its first answer.
-    let whole = || input.window.map_or_else(Window::default, Window::between);
+    let whole = || by(input.window.map_or_else(Window::default, Window::between));
     let Ok(other) = read(ReplayFrom::Wakeups, &part.unwrap_or_else(whole)) else {
         return Ok(study);
     };

@@ -3,6 +3,7 @@
 use super::part::{Read, Window, events_of};
 use crate::StudyError;
 use crate::measurements::Measured;
+use crate::together::Together;
 use schedlab_model::Ns;
 use schedlab_replay::Report;
 use schedlab_trace::analysis::messages::{RequestTimes, Unseen};
@@ -149,9 +150,13 @@ pub(super) fn replayed(
 /// # Errors
 /// It cannot be read, or holds nothing.
 pub fn measured_in(path: &Path) -> Result<Measured, StudyError> {
+    measured_by(path, Together::default())
+}
+
+/// The same with tasks taken together by `by`.
+pub(super) fn measured_by(path: &Path, by: Together) -> Result<Measured, StudyError> {
     let Read { recording, .. } = events_of(path, &Window::default(), Purpose::Any)?;
-    let classes: Vec<String> =
-        recording.header.tasks.iter().map(|task| task.comm.clone()).collect();
+    let classes = by.names(&recording.header);
     let summary =
         Summary::from_recording(&recording).map_err(|source| StudyError::trace(path, source))?;
     let mut measured = Measured::of_summary(&summary, &classes, &|_| None);

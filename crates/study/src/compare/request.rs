@@ -299,6 +299,20 @@ pub const OPTIONS: &[CompareOption] = &[
         },
     },
     CompareOption {
+        name: "by",
+        flag: "by",
+        short: None,
+        value: "WHAT",
+        shape: Shape::Text,
+        inputs: Inputs::Recordings,
+        help: "Take tasks together by this: name, process, cgroup, unit (of systemd), container or \
+               pod (of Kubernetes); figures and gates are of these [default: name]",
+        set: |request, text| {
+            request.window.by = parsed(text)?;
+            Ok(())
+        },
+    },
+    CompareOption {
         name: "fail_if",
         flag: "fail-if",
         short: None,
@@ -496,6 +510,7 @@ mod tests {
             ("begin", "2s", "2"),
             ("around", "worst:3", "best"),
             ("around", "1.5s", "worst:0"),
+            ("by", "pod", "pods"),
         ] {
             assert!(set(name, right).is_ok(), "{name} {right}");
             assert!(set(name, wrong).is_err_and(|why| !why.is_empty()), "{name} {wrong}");

@@ -63,7 +63,8 @@ impl FirstHalf {
             .truncate(recording.facts.list.partition_point(|fact| fact.at < middle));
         recording.duration = middle;
         // What can be read as a whole and not in half shows nothing.
-        let half = RecordedInput::from_recording(input.path(), &recording, input.replayed_from())
+        let from = input.replayed_from();
+        let half = RecordedInput::from_recording(input.path(), &recording, from, input.by)
             .ok()
             .filter(|half| half.events > 0)?;
         let lost: Ns = not_going_on(&half).into_iter().map(|task| late.tasks[task].run).sum();

@@ -2,9 +2,10 @@
 //! releases.
 
 use super::{Changes, Step};
+use crate::kubernetes::{PERIOD, quota_of_limit};
 use crate::no_effect::nearest;
 use crate::scenario::Role;
-use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting};
+use crate::variant::{GroupSetting, MachineSetting, PodSetting, Setting, TaskSetting};
 use schedlab_model::Policy;
 use schedlab_scheduler::linux::weight_of_nice;
 
@@ -130,6 +131,23 @@ fn of_setting(setting: &Setting) -> Option<String> {
         }
         Setting::Task(TaskSetting::Cpus(_)) | Setting::Group(GroupSetting::Cpus(_)) => {
             "What one side leaves idle on its CPUs the other cannot use.".to_owned()
+        }
+        Setting::Pod(PodSetting::Requests(_)) => {
+            "A request is a weight against other pods and units, and room that the scheduler of \
+             the cluster keeps on a node; a pod of several containers has the sum of theirs."
+                .to_owned()
+        }
+        Setting::Pod(PodSetting::Limits(Some(milli))) => {
+            let quota = quota_of_limit(*milli).quota;
+            format!(
+                "A pod that has run for {quota} of CPU time waits for the next period of {PERIOD}, \
+                 though the CPU idles (container_cpu_cfs_throttled_seconds_total counts that)."
+            )
+        }
+        Setting::Pod(PodSetting::Limits(None)) => {
+            "Without limits.cpu nothing holds the pod back; beside others it gets what its request \
+             gives it. A LimitRange of the namespace may set one again."
+                .to_owned()
         }
         Setting::Group(GroupSetting::Max(Some(max))) => {
             format!(

@@ -2,7 +2,8 @@
 //! command is wrapped.
 
 use super::{Changes, Target};
-use crate::variant::{GroupSetting, Setting, TaskSetting};
+use crate::kubernetes::quantity;
+use crate::variant::{GroupSetting, PodSetting, Setting, TaskSetting};
 use schedlab_model::Policy;
 
 /// What a container needs.
@@ -96,9 +97,27 @@ fn add(container: &mut Container, setting: &Setting) -> bool {
                 "no field sets cpu.idle; no CPU request (cpu.weight 1) is nearest".to_owned(),
             );
         }
+        Setting::Pod(PodSetting::Requests(0)) => {
+            container.comments.push("no resources.requests.cpu".to_owned());
+        }
+        Setting::Pod(PodSetting::Requests(milli)) => {
+            container.request = Some(quoted(&quantity(*milli)));
+        }
+        Setting::Pod(PodSetting::Limits(None)) => {
+            container.comments.push("no resources.limits.cpu".to_owned());
+        }
+        Setting::Pod(PodSetting::Limits(Some(milli))) => {
+            container.limit = Some(quoted(&quantity(*milli)));
+        }
         _ => return false,
     }
     true
+}
+
+/// Returns a quantity as a YAML text: a bare number would be one, which `kubectl` takes, too, but
+/// other tools do not.
+fn quoted(quantity: &str) -> String {
+    format!("\"{quantity}\"")
 }
 
 impl Container {
@@ -111,7 +130,7 @@ impl Container {
     }
 
     fn yaml(&self, target: Target<'_>) -> String {
-        let mut text = format!("\n  - name: {}", target.label());
+        let mut text = format!("\n  - name: {}", target.container());
         for comment in &self.comments {
             text += &format!("\n    # {comment}");
         }

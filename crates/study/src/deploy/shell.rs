@@ -1,9 +1,10 @@
 //! Commands of a Linux shell.
 
 use super::{Changes, Step, Target};
+use crate::kubernetes::quantity;
 use crate::no_effect::nearest;
 use crate::scenario::weight_of_shares;
-use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting};
+use crate::variant::{GroupSetting, MachineSetting, PodSetting, Setting, TaskSetting};
 use schedlab_model::text::shell_word;
 use schedlab_model::{Ns, Policy};
 
@@ -42,8 +43,21 @@ fn commands(step: &Step<'_>, changes: &Changes<'_>) -> Vec<String> {
         Setting::Machine(MachineSetting::Cpus(role, set)) => {
             vec![format!("# {}", role.boot_line(set))]
         }
+        Setting::Pod(setting) => pod(target, *setting).into_iter().collect(),
         Setting::Source(_) | Setting::Delegation(..) => Vec::new(),
     }
+}
+
+/// Returns the command for a pod (`kubectl set resources --help`: 0 removes a value). Which workload
+/// makes the pod is not recorded.
+fn pod(target: Target<'_>, setting: PodSetting) -> Option<String> {
+    let of = match setting {
+        PodSetting::Requests(milli) => format!("--requests=cpu={}", quantity(milli)),
+        PodSetting::Limits(milli) => format!("--limits=cpu={}", quantity(milli.unwrap_or(0))),
+        PodSetting::Conversion(_) => return None,
+    };
+    let container = target.container();
+    Some(format!("kubectl set resources deployment WORKLOAD --containers={container} {of}"))
 }
 
 fn task(target: Target<'_>, setting: &TaskSetting) -> Vec<String> {

@@ -71,9 +71,12 @@ fn directives(setting: &Setting) -> Vec<String> {
             TaskSetting::Demand(_) | TaskSetting::Off => Vec::new(),
         },
         Setting::Group(setting) => of_group(setting),
-        Setting::Source(_) | Setting::Machine(_) | Setting::Delegation(..) | Setting::Knob(..) => {
-            Vec::new()
-        }
+        // The kubelet writes what pods have.
+        Setting::Pod(_)
+        | Setting::Source(_)
+        | Setting::Machine(_)
+        | Setting::Delegation(..)
+        | Setting::Knob(..) => Vec::new(),
     }
 }
 

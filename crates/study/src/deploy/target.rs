@@ -2,6 +2,7 @@
 //! may be named anything.
 
 use super::{BATCH, SERVER};
+use crate::variant::OF_POD;
 use schedlab_model::text::{is_hostile, quoted, shell_word, shown};
 use std::fmt;
 
@@ -94,6 +95,17 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// Returns the name of a container, which of a pod's uid is not known.
+    pub(super) fn container(self) -> String {
+        match self.name.strip_prefix(OF_POD).map(|name| Target { name, ..self }) {
+            None => self.label(),
+            Some(of) if of.name.len() >= 8 && of.name.bytes().all(is_of_uid) => {
+                "CONTAINER".to_owned()
+            }
+            Some(of) => of.label(),
+        }
+    }
+
     /// Returns a name for a container: an RFC 1123 label.
     pub(super) fn label(self) -> String {
         let label = self.plain().to_lowercase().replace(['_', '.'], "-");
@@ -128,6 +140,11 @@ impl<'a> Target<'a> {
         }
         pattern
     }
+}
+
+/// Whether a uid may have this byte.
+fn is_of_uid(byte: u8) -> bool {
+    byte.is_ascii_hexdigit() || byte == b'-'
 }
 
 /// Returns the class of characters (`[1-8x]`) that a glob begins with.

@@ -1,9 +1,12 @@
 //! What a setting is, in words.
 
 use super::{Changes, Step, VERSION};
+use crate::kubernetes::cpus;
 use crate::no_effect::nearest;
 use crate::scenario::weight_of_shares;
-use crate::variant::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};
+use crate::variant::{
+    GroupSetting, MachineSetting, PodSetting, Setting, SourceSetting, TaskSetting,
+};
 use schedlab_model::text::shown;
 use schedlab_model::{Ns, Policy};
 use std::collections::BTreeSet;
@@ -93,6 +96,17 @@ fn part(step: &Step<'_>) -> String {
             GroupSetting::Guest(None) => format!("run {target} without a kernel of its own"),
             GroupSetting::Guest(Some(guest)) => format!("run {guest} in {target}"),
         },
+        Setting::Pod(PodSetting::Requests(0)) => format!("take the CPU request of {target} away"),
+        Setting::Pod(PodSetting::Requests(milli)) => {
+            format!("let {target} request {} CPUs", cpus(*milli))
+        }
+        Setting::Pod(PodSetting::Limits(None)) => format!("take the CPU limit of {target} away"),
+        Setting::Pod(PodSetting::Limits(Some(milli))) => {
+            format!("limit {target} to {} CPUs", cpus(*milli))
+        }
+        Setting::Pod(PodSetting::Conversion(how)) => {
+            format!("make the weight of {target} by the {how} formula")
+        }
         Setting::Machine(MachineSetting::Preempt(model)) => {
             format!("boot a kernel with preempt={}", model.name())
         }

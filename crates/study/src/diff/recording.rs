@@ -6,6 +6,7 @@ use crate::StudyError;
 use crate::change::Judgement;
 use crate::metric::{Metric, Stat};
 use crate::result::Verdict;
+use crate::together::Together;
 use schedlab_model::{EventSink, Ns};
 use schedlab_trace::analysis::{Analysis, Durations, Summary, TaskSummary};
 use schedlab_trace::{Capability, Header, Recording, TaskInfo};
@@ -52,6 +53,20 @@ fn class(task: &TaskInfo) -> String {
         Some((name, _)) if task.kernel || name == "kworker" => name.to_owned(),
         _ => task.comm.clone(),
     }
+}
+
+/// Returns what each task counts for: its name and its control group, or the one thing that it is
+/// taken together by.
+fn keys(header: &Header, by: Together) -> Vec<Vec<(&'static str, String)>> {
+    if !by.is_by_name() {
+        return by.names(header).into_iter().map(|name| vec![(by.word(), name)]).collect();
+    }
+    let of = |info: &TaskInfo| {
+        let group = header.groups.get(info.group.index());
+        let group = group.map(|group| ("cgroup", group.spec.name.clone()));
+        [Some(("task", class(info))), group].into_iter().flatten().collect()
+    };
+    header.tasks.iter().map(of).collect()
 }
 
 /// The recordings of a folder, by name; a file is alone.
@@ -102,14 +117,19 @@ fn cut(path: &Path, options: &DiffOptions, seed: u64) -> Result<Cut, StudyError>
         cut.drawings = cut.drawings.iter().map(spread).collect();
     }
     for (which, file) in files.iter().enumerate() {
-        cut.add(file, which, windows)?;
+        cut.add(file, which, (windows, options.by))?;
     }
     Ok(cut)
 }
 
 impl Cut {
     /// The windows of the recording at this place.
-    fn add(&mut self, path: &Path, which: usize, windows: usize) -> Result<(), StudyError> {
+    fn add(
+        &mut self,
+        path: &Path,
+        which: usize,
+        (windows, by): (usize, Together),
+    ) -> Result<(), StudyError> {
         let trace = |source| StudyError::trace(path, source);
         let recording = Recording::open(path).map_err(trace)?;
         Summary::check(&recording.header).map_err(trace)?;
@@ -129,13 +149,10 @@ impl Cut {
         let header = &recording.header;
         let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), first);
         let mut tasks: BTreeMap<(&'static str, String), usize> = BTreeMap::new();
+        let names = keys(header, by);
         let mut put = |window: usize, got: Vec<TaskSummary>| {
-            for (info, got) in header.tasks.iter().zip(&got) {
-                let cgroup = header
-                    .groups
-                    .get(info.group.index())
-                    .map(|group| ("cgroup", group.spec.name.clone()));
-                for key in [Some(("task", class(info))), cgroup].into_iter().flatten() {
+            for (keys, got) in names.iter().zip(&got) {
+                for key in keys.iter().cloned() {
                     *tasks.entry(key.clone()).or_default() += usize::from(window == 0);
                     let group = self.groups.entry(key).or_default();
                     group.windows.resize_with((which + 1) * windows, TaskSummary::default);

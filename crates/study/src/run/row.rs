@@ -63,6 +63,7 @@ impl RowPlan {
         })?;
         check_caps(&full, variant, &applied)?;
         check_group_settings(scheduler, variant, &applied)?;
+        notes.append(&mut applied.notes);
         notes.extend(stand_ins(&full, &applied, subject.cpus));
         notes.extend(remarks(&full, &applied, subject.cpus));
         let delegation = (applied.delegation.place != SchedulerPlace::Kernel).then(|| {
@@ -246,6 +247,14 @@ fn check_group_settings(
             continue;
         }
         for setting in &clause.settings {
+            if xen && matches!(setting, Setting::Pod(_)) {
+                return Err(StudyError::Variant {
+                    variant: variant.name.clone(),
+                    source: VariantError::Value(format!(
+                        "{scheduler} has no pods: they are control groups of Linux"
+                    )),
+                });
+            }
             let Setting::Group(setting) = setting else { continue };
             let (key, other) = match setting {
                 GroupSetting::Max(_) if xen => ("cpu.max", "Xen has `cap=PERCENT`"),

@@ -1,7 +1,7 @@
 //! Applying a variant to a workload.
 
 use super::{
-    Clause, GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting, Variant,
+    Clause, GroupSetting, MachineSetting, PodSetting, Setting, SourceSetting, TaskSetting, Variant,
     VariantError,
 };
 use crate::delegation::{DelegationSpec, SchedulerPlace};
@@ -58,6 +58,8 @@ pub struct Applied {
     pub kernel: Option<KernelSpec>,
     /// CPUs that the boot line sets apart.
     pub roles: CpuRoles,
+    /// What a reader must know of the changes.
+    pub notes: Vec<String>,
 }
 
 impl<'a> Subject<'a> {
@@ -106,6 +108,7 @@ impl Variant {
             delegation: subject.delegation.clone(),
             kernel: subject.kernel.cloned(),
             roles: subject.roles,
+            notes: Vec::new(),
         };
         // Groups are made first, so that `/batch cpu.max=...` may come before `task group=/batch`.
         for setting in self.clauses.iter().flat_map(|clause| &clause.settings) {
@@ -163,12 +166,22 @@ impl Applied {
                 Setting::Task(setting) => self.change_tasks(target, setting, subject)?,
                 Setting::Source(setting) => self.change_sources(target, *setting, subject)?,
                 Setting::Group(setting) => self.change_group(target, setting, subject)?,
+                // All of them together, below.
+                Setting::Pod(_) => {}
                 Setting::Machine(setting) => self.change_machine(*setting, subject)?,
                 Setting::Delegation(key, value) => {
                     self.delegation.set(key, value, subject.cpus).map_err(VariantError::Value)?;
                 }
                 Setting::Knob(name, value) => self.knobs.push((name.clone(), value.clone())),
             }
+        }
+        let of_pod = |setting: &Setting| match setting {
+            Setting::Pod(setting) => Some(*setting),
+            _ => None,
+        };
+        let of_pod: Vec<PodSetting> = clause.settings.iter().filter_map(of_pod).collect();
+        if !of_pod.is_empty() {
+            self.change_pod(target, &of_pod, subject)?;
         }
         if clause.settings.iter().any(|setting| matches!(setting, Setting::Delegation(..))) {
             self.check_delegation(subject)?;
@@ -344,7 +357,7 @@ fn check_cpus(target: &str, setting: &Setting, cpus: usize) -> Result<(), Varian
 }
 
 /// The group; it and its parents are made where they do not exist.
-fn make_group(workload: &mut Workload, path: &str) -> GroupId {
+pub(super) fn make_group(workload: &mut Workload, path: &str) -> GroupId {
     if workload.groups.is_empty() {
         workload.groups.push(GroupSpec { name: "/".to_owned(), ..GroupSpec::default() });
     }

@@ -1,6 +1,7 @@
 //! One change of a variant: `KEY=VALUE`, by what it changes.
 
-use super::{VariantError, without_slashes};
+use super::{OF_POD, VariantError, without_slashes};
+use crate::kubernetes::{Conversion, millicores};
 use crate::scenario::{Role, bandwidth, not_modelled, parse_model, shares_of_weight};
 use schedlab_model::text::{nearest, scaled};
 use schedlab_model::{Bandwidth, CpuSet, Nice, Ns, Policy};
@@ -18,6 +19,8 @@ pub enum Setting {
     Source(SourceSetting),
     /// Of a control group or a Xen domain.
     Group(GroupSetting),
+    /// Of a pod of Kubernetes.
+    Pod(PodSetting),
     /// Of the machine's kernel.
     Machine(MachineSetting),
     /// Of the delegation, where the scheduler runs: key and value.
@@ -76,6 +79,17 @@ pub enum GroupSetting {
     Guest(Option<SchedulerSpec>),
 }
 
+/// A change of a pod of Kubernetes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PodSetting {
+    /// `requests.cpu=500m`, in thousandths of a CPU; `off` is 0.
+    Requests(u64),
+    /// `limits.cpu=2`, `limits.cpu=off`
+    Limits(Option<u64>),
+    /// `conversion=linear`: how its request becomes a weight.
+    Conversion(Conversion),
+}
+
 /// A change of the machine's kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MachineSetting {
@@ -107,6 +121,7 @@ pub(crate) const XEN_WEIGHTS: (u32, u32) = (1, 65_535);
 pub(crate) const TASK_KEYS: [&str; 7] =
     ["policy", "nice", "cpus", "slice", "group", "demand", "off"];
 pub(crate) const SOURCE_KEYS: [&str; 2] = ["rate", "clients"];
+pub(crate) const POD_KEYS: [&str; 3] = ["requests.cpu", "limits.cpu", "conversion"];
 pub(crate) const MACHINE_KEYS: [&str; 4] = ["preempt", "threaded_irqs", "isolcpus", "nohz_full"];
 pub(crate) const GROUP_KEYS: [&str; 9] = [
     "cpu.max",
@@ -135,6 +150,9 @@ impl Setting {
             "delegation" => return Ok(Setting::Delegation(key.to_owned(), value.to_owned())),
             "machine" => {
                 (machine(key, value).map(|read| read.map(Setting::Machine)), MACHINE_KEYS.to_vec())
+            }
+            _ if target.starts_with(OF_POD) => {
+                (pod(key, value).map(|read| read.map(Setting::Pod)), POD_KEYS.to_vec())
             }
             _ if target.starts_with('/') => {
                 (group(key, value).map(|read| read.map(Setting::Group)), GROUP_KEYS.to_vec())
@@ -214,6 +232,17 @@ fn group(key: &str, value: &str) -> Option<Value<GroupSetting>> {
     })
 }
 
+/// Reads a change of a pod; `None`: no such key.
+fn pod(key: &str, value: &str) -> Option<Value<PodSetting>> {
+    let milli = || if value == "off" { Ok(None) } else { millicores(value).map(Some) };
+    Some(match key {
+        "requests.cpu" => milli().map(|milli| PodSetting::Requests(milli.unwrap_or(0))),
+        "limits.cpu" => milli().map(PodSetting::Limits),
+        "conversion" => value.parse().map(PodSetting::Conversion),
+        _ => return None,
+    })
+}
+
 /// Reads a change of the machine; `None`: no such key.
 fn machine(key: &str, value: &str) -> Option<Value<MachineSetting>> {
     Some(match key {
@@ -268,6 +297,7 @@ mod tests {
         for (target, keys) in [
             ("yes", TASK_KEYS.iter().chain(&SOURCE_KEYS).collect::<Vec<_>>()),
             ("/batch", GROUP_KEYS.iter().collect()),
+            ("pod redis", POD_KEYS.iter().collect()),
             ("machine", MACHINE_KEYS.iter().collect()),
         ] {
             for key in keys {

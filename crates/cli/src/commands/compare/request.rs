@@ -45,13 +45,13 @@ impl Which for ServeAndTypes {
     }
 }
 
-/// The server, and the part of the recording.
+/// The server, the part of the recording, and what tasks are taken together by.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ServeAndPart;
 
 impl Which for ServeAndPart {
     fn has(option: &CompareOption) -> bool {
-        ["serve", "begin", "end", "around"].contains(&option.name)
+        ["serve", "begin", "end", "around", "by"].contains(&option.name)
     }
 }
 

@@ -147,7 +147,7 @@ impl Samples {
                     .expect("writable");
                 std::fs::copy(&recording, place(name)).expect("writable");
             }
-            if plain && ["before/", "after/"].contains(&name) && !place(name).exists() {
+            if plain && ["before/", "after/", "fleet/"].contains(&name) && !place(name).exists() {
                 std::fs::create_dir_all(place(name)).expect("writable");
                 for number in 1..=3 {
                     std::fs::copy(&recording, place(name).join(format!("{number}.slt")))

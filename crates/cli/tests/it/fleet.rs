@@ -1,0 +1,301 @@
+//! Folders of recordings: `show FOLDER`, `compare FOLDER`; and tasks taken together by what they
+//! belong to.
+
+use super::{Folder, root, schedlab};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const SMALL: &str = "recordings/two-yes.slt";
+const REDIS: &str = "recordings/redis-other-other-closed8.slt";
+
+/// Three machines with a recording each (one of them in a folder of its own), of which two are the
+/// same.
+fn fleet(name: &str) -> (Folder, String) {
+    let folder = Folder::new(name);
+    let fleet = folder.0.join("fleet");
+    fs::create_dir_all(fleet.join("web-3")).unwrap();
+    let copy = |from: &str, to: &Path| assert!(fs::copy(root().join(from), to).unwrap() > 0);
+    copy(SMALL, &fleet.join("web-1.slt"));
+    copy(SMALL, &fleet.join("web-2.slt"));
+    copy(REDIS, &fleet.join("web-3/monday.slt"));
+    fs::write(fleet.join("notes.txt"), "not taken").unwrap();
+    let path = fleet.display().to_string();
+    (folder, path)
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let ran = schedlab(&[arguments, &["--json"]].concat());
+    assert!([0, 3].contains(&ran.code), "{arguments:?}: {ran:?}");
+    serde_json::from_str(&ran.stdout).expect("JSON")
+}
+
+fn value(recording: &Value, metric: &str) -> Option<f64> {
+    let values = recording["values"].as_array().expect("values");
+    values.iter().find(|value| value["metric"] == metric)?["value"].as_f64()
+}
+
+#[test]
+fn a_folder_has_a_row_for_each_recording_and_what_is_typical() {
+    let (folder, path) = fleet("fleet-show");
+    let found = json(&["show", &path]);
+    assert_eq!((&found["schema"], &found["machines"]), (&"schedlab-fleet/1".into(), &3.into()));
+    let recordings = found["recordings"].as_array().unwrap();
+    let machines: Vec<&str> =
+        recordings.iter().map(|one| one["machine"].as_str().unwrap()).collect();
+    assert_eq!(machines.len(), 3);
+    let of = |machine: &str| &recordings[machines.iter().position(|one| *one == machine).unwrap()];
+    for metric in ["share", "latency p99", "throttled"] {
+        assert_eq!(value(of("web-1"), metric), value(of("web-2"), metric), "{metric}");
+    }
+    assert_ne!(value(of("web-1"), "share"), value(of("web-3"), "share"));
+    // The median of three, two of which are equal, is that of the two.
+    let typical = &found["typical"][0];
+    assert_eq!(typical["metric"], "share");
+    assert_eq!(typical["interval"]["median"].as_f64(), value(of("web-1"), "share"));
+
+    // Only one machine runs the server: the others have rows without numbers.
+    let served = json(&["show", &path, "--serve", "redis-server"]);
+    assert_eq!(served["typical"][0]["machines"], 1);
+    assert_eq!(served["recordings"][0]["machine"], "web-3");
+    let refused = schedlab(&["show", &path, "--serve", "no-such-server"]);
+    assert!(
+        refused.code == 2 && refused.stderr.contains("no task of any recording"),
+        "{refused:?}"
+    );
+    let refused = schedlab(&["show", &path, "--worst", "3"]);
+    assert!(refused.code == 2 && refused.stderr.contains("is for one recording"), "{refused:?}");
+
+    // A file that cannot be read is said, and does not hide the others.
+    fs::write(Path::new(&path).join("broken.slt"), "no recording").unwrap();
+    let ran = schedlab(&["show", &path]);
+    assert!(ran.code == 2 && ran.stdout.contains("web-3/monday.slt"), "{ran:?}");
+    assert!(ran.stdout.contains("not read: broken.slt"), "{ran:?}");
+    assert!(ran.stderr.contains("1 of 4 recordings could not be read"), "{ran:?}");
+    drop(folder);
+}
+
+#[test]
+fn a_setting_is_compared_over_a_folder() {
+    let (folder, path) = fleet("fleet-compare");
+    let idle = "idle: sysbench policy=idle";
+    let compare = ["compare", &path, "--variant", idle, "--for", "1s"];
+    let found = json(&compare);
+    assert_eq!(found["schema"], "schedlab-fleet-compare/1");
+    let recordings = found["recordings"].as_array().unwrap();
+    let absent = recordings.iter().filter(|one| one["absent"] == true).count();
+    assert_eq!((recordings.len(), absent), (3, 2), "two machines have no sysbench: {found}");
+    // One machine is too few for a claim over machines, whatever its recording says.
+    let changes = found["changes"].as_array().unwrap();
+    assert!(changes.iter().all(|change| change["judgement"] == "cannot-tell"), "{found}");
+
+    // What one recording gives is what `compare` of it gives.
+    let alone = json(&["compare", REDIS, "--variant", idle, "--for", "1s", "--seeds", "1"]);
+    let subject = |row: usize, name: &str| {
+        let subjects = alone["rows"][row]["subjects"].as_array().unwrap().clone();
+        subjects.into_iter().find(|one| one["name"] == name).unwrap()
+    };
+    let share = |row: usize| {
+        let cells = subject(row, "sysbench")["cells"].as_array().unwrap().clone();
+        let cell = cells.into_iter().find(|cell| cell["metric"] == "share").unwrap();
+        cell["value"]["median"].as_f64().unwrap()
+    };
+    if alone["self_replay"]["trusted"] == true {
+        let is = |change: &&Value| change["subject"] == "sysbench" && change["metric"] == "share";
+        let change = changes.iter().find(is).unwrap_or_else(|| panic!("{found}"));
+        let difference = change["change"]["median"].as_f64().unwrap();
+        assert!((difference - (share(1) - share(0))).abs() < 1e-9, "{change}");
+    }
+    for (more, part) in [
+        (&["--fail-if", "sysbench share < 1%"][..], "`schedlab ci run` judges gates"),
+        (&["--report", "x.html"], "is for one recording"),
+    ] {
+        let ran = schedlab(&[&compare[..], more].concat());
+        assert!(ran.code == 2 && ran.stderr.contains(part), "{more:?}: {ran:?}");
+    }
+    let nothing = schedlab(&["compare", &path]);
+    assert!(
+        nothing.code == 2 && nothing.stderr.contains("nothing would be compared"),
+        "{nothing:?}"
+    );
+    drop(folder);
+}
+
+/// The recording knows no units, but sessions, which are the units of programs without one.
+#[test]
+fn compare_takes_tasks_together_by_what_they_belong_to() {
+    let ask = |more: &[&str]| {
+        let all = ["compare", REDIS, "--for", "1s", "--seeds", "1"];
+        json(&[&all[..], more].concat())
+    };
+    let variant = ["--variant", "idle: sysbench policy=idle"];
+    let by_name = ask(&variant);
+    let by_unit = ask(&[&variant[..], &["--by", "unit"]].concat());
+    let shares = |found: &Value, row: usize| -> Vec<(String, f64)> {
+        let subjects = found["rows"][row]["subjects"].as_array().unwrap();
+        let of = |one: &Value| {
+            let cells = one["cells"].as_array().unwrap();
+            let share = cells.iter().find(|cell| cell["metric"] == "share")?;
+            Some((one["name"].as_str()?.to_owned(), share["value"]["median"].as_f64()?))
+        };
+        subjects.iter().filter_map(of).collect()
+    };
+    let sum = |of: &[(String, f64)]| of.iter().map(|(_, share)| share).sum::<f64>();
+    let (names, units) = (shares(&by_name, 0), shares(&by_unit, 0));
+    assert!(names.iter().any(|(name, _)| name == "redis-server"), "{names:?}");
+    assert!(!units.iter().any(|(name, _)| name == "redis-server"), "{units:?}");
+    assert!(units.iter().any(|(name, _)| name.starts_with("session ")), "{units:?}");
+    assert!((sum(&names) - sum(&units)).abs() < 1e-3, "{names:?} {units:?}");
+    // The variant named a program, and changes what it changes by name.
+    let (names, units) = (shares(&by_name, 1), shares(&by_unit, 1));
+    assert!((sum(&names) - sum(&units)).abs() < 1e-3, "{names:?} {units:?}");
+    let notes = by_unit["notes"].to_string();
+    assert!(notes.contains("taken together by unit"), "{notes}");
+}
+
+#[test]
+fn a_pod_is_a_variant_and_a_fragment_of_a_manifest() {
+    let pod = "k8s: pod sysbench requests.cpu=500m limits.cpu=500m";
+    let compare = ["compare", REDIS, "--for", "1s", "--seeds", "1", "--variant", pod];
+    let found = json(&compare);
+    let row = &found["rows"][1];
+    let notes = row["notes"].to_string();
+    assert!(notes.contains("cpu.weight 59 by the quadratic formula"), "{notes}");
+    assert!(notes.contains("cpu.max 50ms/100ms"), "{notes}");
+    let subject = row["subjects"].as_array().unwrap().iter().find(|one| one["name"] == "sysbench");
+    let cells = subject.unwrap()["cells"].as_array().unwrap();
+    let share = cells.iter().find(|cell| cell["metric"] == "share").unwrap();
+    assert!(share["value"]["median"].as_f64().unwrap() < 0.51, "the limit holds: {share}");
+    let deploy = &row["deploy"];
+    let kubernetes = deploy["kubernetes"].as_str().unwrap();
+    assert_eq!(
+        kubernetes,
+        "spec:\n  containers:\n  - name: sysbench\n    resources:\n      requests: {cpu: \"500m\"}\n      \
+         limits: {cpu: \"500m\"}"
+    );
+    assert!(deploy["shell"].as_str().unwrap().starts_with("kubectl set resources"), "{deploy}");
+}
+
+/// "Which limit keeps throttling below 1 %?"
+#[test]
+fn tune_finds_the_limit_that_keeps_throttling_low() {
+    let ran = schedlab(&[
+        "tune",
+        REDIS,
+        "--goal",
+        "redis-server throttled < 1%",
+        "--space",
+        "pod redis-server limits.cpu=100m,1,2",
+        "--seeds",
+        "2",
+        "--for",
+        "1s",
+        "--json",
+    ]);
+    assert!([0, 3].contains(&ran.code), "{ran:?}");
+    let found: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let settings = found["settings"].as_array().unwrap();
+    let of = |limit: &str| {
+        let is = |one: &&Value| {
+            one["setting"]
+                .as_str()
+                .is_some_and(|text| text.ends_with(&format!("limits.cpu={limit}")))
+        };
+        let one = settings.iter().find(is).unwrap_or_else(|| panic!("{limit}: {found}"));
+        one["figures"][0]["value"]["median"].as_f64().unwrap()
+    };
+    assert!(of("100m") > 0.05 && of("2") < 0.01, "{} {}", of("100m"), of("2"));
+}
+
+/// What `contrib/flight/otlp.py` sends to a collector: here a socket.
+#[test]
+fn an_incident_is_sent_as_a_span() {
+    use std::io::{Read as _, Write as _};
+    let worst = json(&["show", REDIS, "--worst", "1"]);
+    let row = &worst["analyses"][0]["tables"]["worst"][0];
+    let (task, rest) = row["task"].as_str().unwrap().split_once('[').unwrap();
+    let tid: u32 = rest.trim_end_matches(']').parse().unwrap();
+    let length = row["to_ns"].as_u64().unwrap() - row["from_ns"].as_u64().unwrap();
+    let incident = serde_json::json!({
+        "condition": "wait > 1ms", "task": task, "tid": tid, "did": "waited",
+        "from_ns": row["from_ns"], "length_ns": length,
+    });
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", collector.local_addr().unwrap());
+    let python = std::env::var("SCHEDLAB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let mut script = std::process::Command::new(python)
+        .arg(root().join("contrib/flight/otlp.py"))
+        .arg(url)
+        .current_dir(root())
+        .env("SCHEDLAB", env!("CARGO_BIN_EXE_schedlab"))
+        .env("SCHEDLAB_FILE", REDIS)
+        .env("SCHEDLAB_RULE", "slow")
+        .env("SCHEDLAB_INCIDENT", incident.to_string())
+        .env("NO_PROXY", "*")
+        .spawn()
+        .unwrap();
+    let (mut stream, _) = collector.accept().unwrap();
+    let mut request = Vec::new();
+    let body = loop {
+        let mut piece = [0; 4096];
+        let read = stream.read(&mut piece).unwrap();
+        request.extend_from_slice(&piece[..read]);
+        let text = String::from_utf8_lossy(&request).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let length: usize = length.and_then(|text| text.trim().parse().ok()).expect("a length");
+        if body.len() >= length {
+            assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
+            break body.to_owned();
+        }
+    };
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+    stream.write_all(answer.as_bytes()).unwrap();
+    assert!(script.wait().unwrap().success());
+    let sent: Value = serde_json::from_str(&body).unwrap();
+    let span = &sent["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+    let time = |key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
+    assert_eq!(time("endTimeUnixNano") - time("startTimeUnixNano"), length);
+    assert_eq!(span["traceId"].as_str().unwrap().len(), 32);
+    let attributes = span["attributes"].as_array().unwrap();
+    let thread = attributes.iter().find(|one| one["key"] == "thread.id").unwrap();
+    assert_eq!(thread["value"]["intValue"], tid.to_string());
+    let events = span["events"].as_array().unwrap();
+    assert!(events.iter().any(|one| one["name"].as_str().unwrap().ends_with(" ran")), "{span}");
+}
+
+/// The rules in the manifests of contrib/k8s are read by the program; the manifests fit the
+/// schemas of Kubernetes, where a Python with `kubernetes-validate` is there (CI has one).
+#[test]
+#[allow(clippy::print_stderr)]
+fn manifests_fit_the_schemas_and_their_rules_are_read() {
+    let manifest = fs::read_to_string(root().join("contrib/k8s/flight.yaml")).unwrap();
+    let (_, rest) = manifest.split_once("flight.toml: |\n").expect("rules");
+    let rules: Vec<&str> = rest
+        .lines()
+        .take_while(|line| line.is_empty() || line.starts_with("    "))
+        .map(|line| line.strip_prefix("    ").unwrap_or_default())
+        .collect();
+    let folder = Folder::new("k8s");
+    let file = folder.write("flight.toml", &rules.join("\n"));
+    let ran = schedlab(&["flight", "--check", &file]);
+    assert!(ran.code == 0 && ran.stdout.contains("throttled"), "{ran:?}");
+
+    let python = std::env::var("SCHEDLAB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has = std::process::Command::new(&python)
+        .args(["-c", "import kubernetes_validate, yaml"])
+        .output()
+        .is_ok_and(|ran| ran.status.success());
+    if !has {
+        assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "{python} lacks it");
+        eprintln!("skipped: the schemas of manifests (pip install kubernetes-validate)");
+        return;
+    }
+    let checked = std::process::Command::new(python)
+        .arg(root().join("contrib/k8s/check.py"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(checked.status.success() && said.contains(", 0 faults"), "{said}");
+    assert!(said.contains("16 documents fit the schemas"), "{said}");
+}
