@@ -42,6 +42,9 @@ fn commands(step: &Step<'_>, changes: &Changes<'_>) -> Vec<String> {
         Setting::Machine(MachineSetting::Cpus(role, set)) => {
             vec![format!("# {}", role.boot_line(set))]
         }
+        Setting::Machine(MachineSetting::SmtYield(_)) => {
+            vec!["# smt_yield is a property of the processor: no command sets it".to_owned()]
+        }
         Setting::Source(_) | Setting::Delegation(..) => Vec::new(),
     }
 }
