@@ -185,6 +185,7 @@ impl Bench<'_> {
         let machine = Machine {
             preemption: plan.preemption.clone(),
             roles: plan.roles,
+            smt_yield: plan.smt_yield.speed(),
             ..(self.machine)(seed)
         };
         let cpus = machine.topology.cpus();

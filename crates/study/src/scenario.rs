@@ -30,7 +30,7 @@ pub(crate) use group::{absent_cpu, bandwidth, partition, shares_of_weight, weigh
 pub use kernel::{IRQ_CLASS, KernelSpec};
 pub(crate) use kernel::{parse_model, sections};
 pub use machine::Role;
-pub use machine::{MachineSpec, Ticks};
+pub use machine::{MachineSpec, SmtYield, Ticks};
 pub(crate) use simulated::task_info;
 pub use sweep::Sweep;
 pub use vm::VmSpec;

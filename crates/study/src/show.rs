@@ -373,7 +373,12 @@ pub fn simulate_by(
 
 fn machine_of(scenario: &Scenario, plan: &RowPlan) -> Machine {
     let machine = scenario.simulated_machine();
-    Machine { preemption: plan.preemption.clone(), roles: plan.roles, ..machine }
+    Machine {
+        preemption: plan.preemption.clone(),
+        roles: plan.roles,
+        smt_yield: plan.smt_yield.speed(),
+        ..machine
+    }
 }
 
 fn simulated_by(

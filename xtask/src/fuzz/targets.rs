@@ -392,6 +392,7 @@ fn variant(input: &[u8]) -> String {
     let (workload, classes) = (&workload, &classes);
     let subject = Subject {
         roles: Default::default(),
+        smt_yield: schedlab_study::scenario::SmtYield::OneThread,
         workload,
         classes,
         pids: &[10, 20, 30],

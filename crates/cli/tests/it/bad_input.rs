@@ -103,6 +103,9 @@ fn what_is_not_modelled() {
         ("/a cpu.uclamp.max=20", "(uclamp) are not modelled"),
         ("machine capacity=512", "(big.LITTLE) are not modelled"),
         ("yes cookie=1", "core scheduling"),
+        ("machine smt_yield=0.7", "`smt_yield` needs cores with several threads"),
+        ("machine smt_yield=1.1", "must be a number from 0.1 to 1"),
+        ("machine smt_yield=NaN", "must be a number from 0.1 to 1"),
     ] {
         refused(&schedlab(&["compare", &path, "--variant", variant]), part);
     }

@@ -66,9 +66,9 @@ fn a_delayed_task_speaks_against_an_idle_looking_cpu() {
     assert!(taken < 10, "{taken} of {LIGHT}");
 }
 
-/// CPU 0: two hogs, one of which wakes there 2 ms before the neighbour that has had CPU 1 sleeps for
-/// ever, at `us`, and leaves it to SCHED_IDLE work. Returns how long it takes until a hog runs on
-/// CPU 1.
+/// CPU 0: two hogs, one of which wakes there 2 ms before `us`. At `us` the neighbour that has had
+/// CPU 1 sleeps for ever and leaves it to SCHED_IDLE work. Returns how long it takes until a hog
+/// runs on CPU 1.
 fn fetched_after(spec: &str, us: u64) -> Ns {
     let fixed = |us| Amount::Fixed(Ns::from_us(us));
     let begins = |cpu: u32, name: &str, program| TaskSpec {

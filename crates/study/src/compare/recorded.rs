@@ -23,6 +23,7 @@ use crate::StudyError;
 use crate::measurements::Measured;
 use crate::result::{SecondHalf, SelfReplay, Study};
 use crate::run::{Bench, Ran, RowPlan, spinning};
+use crate::scenario::SmtYield;
 use crate::serve::{self, Guess};
 use crate::together::Together;
 use crate::variant::{Subject, Variant};
@@ -312,6 +313,7 @@ impl RecordedInput {
             delegation: &crate::delegation::IN_KERNEL,
             kernel: None,
             roles: self.roles(),
+            smt_yield: SmtYield::Recorded,
             kernel_threads: &self.kernel_threads,
         }
     }

@@ -44,6 +44,9 @@ fn commands(step: &Step<'_>, changes: &Changes<'_>) -> Vec<String> {
             vec![format!("# {}", role.boot_line(set))]
         }
         Setting::Pod(setting) => pod(target, *setting).into_iter().collect(),
+        Setting::Machine(MachineSetting::SmtYield(_)) => {
+            vec!["# smt_yield is a property of the processor: no command sets it".to_owned()]
+        }
         Setting::Source(_) | Setting::Delegation(..) => Vec::new(),
     }
 }

@@ -111,6 +111,10 @@ fn part(step: &Step<'_>) -> String {
             format!("boot a kernel with preempt={}", model.name())
         }
         Setting::Machine(MachineSetting::Cpus(role, set)) => role.boot_line(set),
+        Setting::Machine(MachineSetting::SmtYield(speed)) => format!(
+            "take a processor whose hardware threads run at {} of their speed beside a busy one",
+            f64::from(*speed) / 1e3
+        ),
         Setting::Machine(MachineSetting::ThreadedIrqs(true)) => "boot with threadirqs".to_owned(),
         Setting::Machine(MachineSetting::ThreadedIrqs(false)) => {
             "boot without threadirqs".to_owned()

@@ -55,6 +55,7 @@ impl Made {
             delegation: &crate::delegation::IN_KERNEL,
             kernel: None,
             roles: Default::default(),
+            smt_yield: crate::scenario::SmtYield::OneThread,
         };
         let spec: SchedulerSpec = scheduler.parse().expect("a scheduler");
         RowPlan::new(&spec, variant, &subject).expect("a row")

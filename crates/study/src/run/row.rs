@@ -2,7 +2,7 @@
 
 use crate::StudyError;
 use crate::delegation::{Delegated, SchedulerPlace};
-use crate::scenario::{Scenario, VmSpec};
+use crate::scenario::{Scenario, SmtYield, VmSpec};
 use crate::variant::{Applied, Clause, GroupSetting, Setting, Subject, Variant, VariantError};
 use schedlab_model::{CpuId, CpuRoles, CpuSet, Policy, Workload};
 use schedlab_scheduler::registry::XenScheduler;
@@ -29,6 +29,8 @@ pub(crate) struct RowPlan {
     pub(crate) preemption: Preemption,
     /// CPUs that the boot line sets apart.
     pub(crate) roles: CpuRoles,
+    /// Speed of a hardware thread beside a busy one of its core.
+    pub(crate) smt_yield: SmtYield,
     /// Which tasks the variant changes.
     pub(crate) changed: Vec<usize>,
     /// What it sets, on the machine that the scenario or the recording has.
@@ -85,6 +87,7 @@ impl RowPlan {
         Ok(RowPlan {
             preemption: preemption.unwrap_or_default(),
             roles: applied.roles,
+            smt_yield: applied.smt_yield,
             label: scheduler.to_string(),
             scheduler: full,
             variant: variant.name.clone(),

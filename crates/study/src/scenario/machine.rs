@@ -20,8 +20,8 @@ pub struct MachineSpec {
     pub ticks: Ticks,
     /// What the machine's own work costs.
     pub costs: Costs,
-    /// Speed of a hardware thread beside a busy one of its core, in thousandths.
-    pub smt_yield: u16,
+    /// Speed of a hardware thread beside a busy one of its core.
+    pub smt_yield: SmtYield,
     /// CPUs that the boot line sets apart.
     pub roles: CpuRoles,
     /// Preemption model and interrupt threads.
@@ -77,15 +77,8 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     };
     let roles = CpuRoles { isolated: role(Role::Isolated)?, nohz_full: role(Role::NohzFull)? };
     let kernel = kernel::read(&section)?;
-    Ok(MachineSpec {
-        topology,
-        hz,
-        ticks,
-        costs,
-        smt_yield: smt_yield.unwrap_or(FULL_SPEED),
-        roles,
-        kernel,
-    })
+    let smt_yield = smt_yield.unwrap_or_else(|| SmtYield::of(&topology, FULL_SPEED));
+    Ok(MachineSpec { topology, hz, ticks, costs, smt_yield, roles, kernel })
 }
 
 /// What the boot line may set CPUs apart for.
@@ -141,28 +134,71 @@ impl Role {
     }
 }
 
-/// A part of a CPU's speed, such as 0.6, in thousandths.
-fn smt_yield(item: &Item<'_>, topology: &Topology) -> Result<u16, ScenarioError> {
-    let least = f64::from(LEAST_SMT_YIELD) / f64::from(FULL_SPEED);
-    let part = match item.value {
-        DeValue::Float(part) => part.as_str().parse().ok(),
-        DeValue::Integer(whole) => whole.as_str().parse().ok(),
-        _ => None,
-    };
-    let Some(part) = part.filter(|part: &f64| (least..=1.0).contains(part)) else {
-        return Err(item.error(format!(
-            "`smt_yield` must be a number from {least} to 1.0: at what part of its speed a \
-             hardware thread runs while another one of its core is busy"
-        )));
-    };
-    let cores: BTreeSet<u32> = topology.places().iter().map(|place| place.core).collect();
-    if cores.len() == topology.cpus() {
-        return Err(item.error(
-            "`smt_yield` needs cores with several threads: give threads = 2 beside cores, or \
-             leave it out",
-        ));
+/// At what part of its speed a hardware thread runs while another one of its core is busy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SmtYield {
+    /// So many thousandths.
+    Speed(u16),
+    /// No core has several threads.
+    OneThread,
+    /// The CPU times of a recording hold what its threads took from each other.
+    Recorded,
+}
+
+impl SmtYield {
+    /// Returns that of a machine; `given`: in thousandths.
+    pub(crate) fn of(topology: &Topology, given: u16) -> SmtYield {
+        let cores: BTreeSet<u32> = topology.places().iter().map(|place| place.core).collect();
+        if cores.len() == topology.cpus() { SmtYield::OneThread } else { SmtYield::Speed(given) }
     }
-    Ok((part * f64::from(FULL_SPEED)).round() as u16)
+
+    /// Reads a part of a CPU's speed, such as 0.6, in thousandths.
+    pub(crate) fn read(text: &str) -> Result<u16, String> {
+        let least = f64::from(LEAST_SMT_YIELD) / f64::from(FULL_SPEED);
+        let part = text.parse().ok().filter(|part: &f64| (least..=1.0).contains(part));
+        let part = part.ok_or_else(|| {
+            format!(
+                "`smt_yield` must be a number from {least} to 1.0: at what part of its speed a \
+                 hardware thread runs while another one of its core is busy"
+            )
+        })?;
+        Ok((part * f64::from(FULL_SPEED)).round() as u16)
+    }
+
+    /// Returns that of the same machine with another value, or why it has none.
+    pub(crate) fn set(self, permille: u16) -> Result<SmtYield, String> {
+        match self {
+            SmtYield::Speed(_) => Ok(SmtYield::Speed(permille)),
+            SmtYield::OneThread => Err("`smt_yield` needs cores with several threads: give \
+                                        threads = 2 beside cores, or leave it out"
+                .to_owned()),
+            SmtYield::Recorded => {
+                Err("`smt_yield` is for scenarios: the CPU times of a recording \
+                                       hold what its hardware threads took from each other, and \
+                                       how much that was is not measured"
+                    .to_owned())
+            }
+        }
+    }
+
+    /// Returns it in thousandths, for the simulator.
+    pub(crate) fn speed(self) -> u16 {
+        match self {
+            SmtYield::Speed(permille) => permille,
+            SmtYield::OneThread | SmtYield::Recorded => FULL_SPEED,
+        }
+    }
+}
+
+/// The key `smt_yield`.
+fn smt_yield(item: &Item<'_>, topology: &Topology) -> Result<SmtYield, ScenarioError> {
+    let text = match item.value {
+        DeValue::Float(part) => part.as_str(),
+        DeValue::Integer(whole) => whole.as_str(),
+        _ => "",
+    };
+    let set = SmtYield::read(text).and_then(|speed| SmtYield::of(topology, speed).set(speed));
+    set.map_err(|message| item.error(message))
 }
 
 /// The costs of a section: the preset of `costs = "NAME"`, and single ones of `cost = {...}` over

@@ -20,6 +20,7 @@ impl Scenario {
             delegation: &self.delegation,
             kernel: Some(&self.machine.kernel),
             roles: self.machine.roles,
+            smt_yield: self.machine.smt_yield,
         }
     }
 
@@ -39,7 +40,7 @@ impl Scenario {
             costs: spec.costs,
             delays: Delays::default(),
             preemption: spec.kernel.preemption(&self.workload),
-            smt_yield: spec.smt_yield,
+            smt_yield: spec.smt_yield.speed(),
             roles: spec.roles,
         }
     }

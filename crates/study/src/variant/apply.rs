@@ -5,7 +5,7 @@ use super::{
     VariantError,
 };
 use crate::delegation::{DelegationSpec, SchedulerPlace};
-use crate::scenario::{KernelSpec, Role, VmSpec, absent_cpu, partition};
+use crate::scenario::{KernelSpec, Role, SmtYield, VmSpec, absent_cpu, partition};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
 use schedlab_model::{
@@ -35,6 +35,8 @@ pub struct Subject<'a> {
     pub kernel: Option<&'a KernelSpec>,
     /// CPUs that the boot line sets apart.
     pub roles: CpuRoles,
+    /// Speed of a hardware thread beside a busy one of its core.
+    pub smt_yield: SmtYield,
     /// Which tasks are threads of the kernel; empty for scenarios, which say where each may run.
     pub kernel_threads: &'a [bool],
 }
@@ -60,6 +62,8 @@ pub struct Applied {
     pub roles: CpuRoles,
     /// What a reader must know of the changes.
     pub notes: Vec<String>,
+    /// Speed of a hardware thread beside a busy one of its core.
+    pub smt_yield: SmtYield,
 }
 
 impl<'a> Subject<'a> {
@@ -109,6 +113,7 @@ impl Variant {
             kernel: subject.kernel.cloned(),
             roles: subject.roles,
             notes: Vec::new(),
+            smt_yield: subject.smt_yield,
         };
         // Groups are made first, so that `/batch cpu.max=...` may come before `task group=/batch`.
         for setting in self.clauses.iter().flat_map(|clause| &clause.settings) {
@@ -216,6 +221,10 @@ impl Applied {
             }
             return Ok(());
         }
+        if let MachineSetting::SmtYield(speed) = setting {
+            self.smt_yield = self.smt_yield.set(speed).map_err(VariantError::Value)?;
+            return Ok(());
+        }
         let Some(kernel) = &mut self.kernel else {
             let text = "a recording does not show kernel sections, so the preemption model cannot \
                         be changed";
@@ -226,7 +235,7 @@ impl Applied {
             MachineSetting::ThreadedIrqs(on) => {
                 kernel.set_threaded(&mut self.workload, on).map_err(VariantError::Value)?;
             }
-            MachineSetting::Cpus(..) => {}
+            MachineSetting::Cpus(..) | MachineSetting::SmtYield(_) => {}
         }
         Ok(())
     }
@@ -507,6 +516,7 @@ mod tests {
             delegation,
             kernel: None,
             roles: Default::default(),
+            smt_yield: SmtYield::OneThread,
             kernel_threads: &[],
         };
         Variant::parse(text).unwrap().apply(&subject)

@@ -2,7 +2,7 @@
 
 use super::{OF_POD, VariantError, without_slashes};
 use crate::kubernetes::{Conversion, millicores};
-use crate::scenario::{Role, bandwidth, not_modelled, parse_model, shares_of_weight};
+use crate::scenario::{Role, SmtYield, bandwidth, not_modelled, parse_model, shares_of_weight};
 use schedlab_model::text::{nearest, scaled};
 use schedlab_model::{Bandwidth, CpuSet, Nice, Ns, Policy};
 use schedlab_scheduler::{SchedulerSpec, registry};
@@ -99,6 +99,8 @@ pub enum MachineSetting {
     ThreadedIrqs(bool),
     /// `isolcpus=3-18`, `nohz_full=1`, `isolcpus=none`: CPUs that the boot line sets apart.
     Cpus(Role, CpuSet),
+    /// `smt_yield=0.7`: speed of a hardware thread beside a busy one of its core, in thousandths.
+    SmtYield(u16),
 }
 
 /// A value that was read, or why it is none.
@@ -122,7 +124,8 @@ pub(crate) const TASK_KEYS: [&str; 7] =
     ["policy", "nice", "cpus", "slice", "group", "demand", "off"];
 pub(crate) const SOURCE_KEYS: [&str; 2] = ["rate", "clients"];
 pub(crate) const POD_KEYS: [&str; 3] = ["requests.cpu", "limits.cpu", "conversion"];
-pub(crate) const MACHINE_KEYS: [&str; 4] = ["preempt", "threaded_irqs", "isolcpus", "nohz_full"];
+pub(crate) const MACHINE_KEYS: [&str; 5] =
+    ["preempt", "threaded_irqs", "isolcpus", "nohz_full", "smt_yield"];
 pub(crate) const GROUP_KEYS: [&str; 9] = [
     "cpu.max",
     "cpu.weight",
@@ -248,6 +251,7 @@ fn machine(key: &str, value: &str) -> Option<Value<MachineSetting>> {
     Some(match key {
         "preempt" => parse_model(value).map(MachineSetting::Preempt),
         "threaded_irqs" => flag(value).map(MachineSetting::ThreadedIrqs),
+        "smt_yield" => SmtYield::read(value).map(MachineSetting::SmtYield),
         _ => {
             let role = [Role::Isolated, Role::NohzFull].into_iter().find(|r| r.name() == key)?;
             let set = if value == "none" { Ok(CpuSet::EMPTY) } else { read(value) };

@@ -344,6 +344,13 @@ const DECLARED: &[Declared] = &[
         "none",
         "CPUs without a tick while one task runs (nohz_full=)",
     ),
+    row(
+        System::Any,
+        SettingOf::Machine,
+        "smt_yield",
+        "1.0",
+        "Speed of a hardware thread beside a busy one of its core; of scenarios only",
+    ),
     row(System::Any, SettingOf::Source, "rate", "x1", "How fast requests come"),
     row(System::Any, SettingOf::Source, "clients", "", "Clients of a closed loop"),
 ];
@@ -367,6 +374,7 @@ fn values_of(key: &str, cpus: usize) -> Values {
         "guest" => Values::Scheduler,
         "preempt" => words_of(PreemptModel::ALL.map(PreemptModel::name).to_vec()),
         "clients" => number(CLIENTS, ""),
+        "smt_yield" => words_of(vec!["0.5", "0.6", "0.7", "0.8", "0.9", "1.0"]),
         // cpu.idle and threaded_irqs.
         _ => Values::Flag,
     }
