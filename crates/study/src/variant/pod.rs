@@ -1,5 +1,5 @@
-//! Pods of Kubernetes as targets: `pod redis requests.cpu=2 limits.cpu=off` makes the control groups
-//! that the kubelet would make. A pod is named by its uid (or the first eight digits of it), or by
+//! Pods of Kubernetes as targets: `pod redis requests.cpu=2 limits.cpu=off` makes the control
+//! groups that the kubelet would make. A pod is named by its uid (or the first eight digits of it), or by
 //! a program: then the pods in which it runs are meant. A program that runs in no pod is put into
 //! one.
 
