@@ -35,15 +35,17 @@ def request(incident, found, rule, file):
     end = found["recording"]["duration_ns"] if length is None else begin + length
     tables = next((one["tables"] for one in found["analyses"] if one["name"] == "worst"), {})
     # The incident in the list of waits: it began at the same moment, in the same thread.
-    own = [row for row in tables.get("worst", []) if row["from_ns"] == begin and row["task"].endswith(f"[{incident['tid']}]")]
+    own = [row for row in tables.get("worst", []) if row["from_ns"] == begin and row["task"]["tid"] == incident["tid"]]
     about = [attribute("thread.id", incident["tid"]), attribute("thread.name", incident["task"]),
              attribute("schedlab.rule", rule), attribute("schedlab.condition", incident["condition"]), attribute("schedlab.recording", file)]
     events = []
     for row in own:
         about.append(attribute("schedlab.why", row["why"]))
         for other in (other for other in tables.get("meanwhile", []) if other["rank"] == row["rank"]):
-            events.append({"timeUnixNano": str(offset + begin), "name": f"{other['who']} ran",
-                           "attributes": [attribute("schedlab.who", other["who"]), attribute("schedlab.time_ns", other["time_ns"])]})
+            who = other["who"]
+            who, ids = (who["name"], [attribute("schedlab.tid", who["tid"])]) if isinstance(who, dict) else (who, [])
+            about_other = [attribute("schedlab.who", who), attribute("schedlab.time_ns", other["time_ns"]), *ids]
+            events.append({"timeUnixNano": str(offset + begin), "name": f"{who} ran", "attributes": about_other})
     span = {"traceId": secrets.token_hex(16), "spanId": secrets.token_hex(8), "name": NAMES.get(incident["did"], incident["did"]), "kind": INTERNAL,
             "startTimeUnixNano": str(offset + begin), "endTimeUnixNano": str(offset + end), "attributes": about, "events": events}
     resource = [attribute("service.name", "schedlab-flight"), attribute("host.name", socket.gethostname()),

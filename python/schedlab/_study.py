@@ -46,6 +46,7 @@ def compare(
     checks: Mapping[str, str | PathLike[str]] | None = None,
     client_log: str | PathLike[str] | None = None,
     serve: str | PathLike[str] | None = None,
+    by: str | PathLike[str] | None = None,
     fail_if: str | Iterable[str] = (),
     jobs: int | None = None,
     # End of what is made.
@@ -89,6 +90,8 @@ def compare(
     * ``serve``: Answer for this server: a program, a pid, a control group (/path), a unit
       (NAME.service), pod:UID or container:ID. Its numbers come first, and what does not delay it
       does not count
+    * ``by``: Take tasks together by this: name, process, cgroup, unit (of systemd), container or
+      pod (of Kubernetes); figures and gates are of these [default: name]
     * ``fail_if``: Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms'
     * ``jobs``: Use this many worker threads; 0 = one per CPU. The result does not depend on it
       [default: 0]

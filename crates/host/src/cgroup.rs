@@ -274,8 +274,8 @@ fn bare(id: GroupId, path: String, parent: Option<GroupId>) -> GroupFacts {
 /// Folders in which a process is looked for: a node of Kubernetes has some thousand control groups.
 const MOST_FOLDERS: usize = 100_000;
 
-/// Returns the group that paths of `/proc/TID/cgroup` are relative to, in the mounted hierarchy: `/`,
-/// but for a container with a cgroup namespace of its own that has the host's hierarchy mounted
+/// Returns the group that paths of `/proc/TID/cgroup` are relative to, in the mounted hierarchy:
+/// `/`, but for a container with a cgroup namespace of its own that has the host's hierarchy mounted
 /// (cgroup_namespaces(7)): there it is the group in which process `pid`, which is this one, is
 /// found. `own` is its `/proc/self/cgroup`.
 fn namespace_root(root: &Path, pid: u32, own: &str) -> String {
@@ -406,8 +406,8 @@ mod tests {
         assert_eq!(v2.cpu_path("0::/x/y\n"), "/", "no cpu.weight on the way up");
     }
 
-    /// A pod that has the host's hierarchy mounted and a cgroup namespace of its own: paths in /proc
-    /// are relative to its container's group.
+    /// A pod that has the host's hierarchy mounted and a cgroup namespace of its own: paths in
+    /// /proc are relative to its container's group.
     #[test]
     fn paths_of_another_namespace_are_resolved() {
         let own = "/kubepods/burstable/podA/c1";

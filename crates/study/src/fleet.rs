@@ -50,8 +50,8 @@ pub struct Fleet {
     pub machines: usize,
     /// Over all machines: one entry for each number that some of them have.
     pub typical: Vec<Typical>,
-    /// The recordings, those that lie far from all others first, then by run-queue latency p99, then
-    /// those that could not be read.
+    /// The recordings, those that lie far from all others first, then by run-queue latency p99,
+    /// then those that could not be read.
     pub recordings: Vec<FleetRecording>,
 }
 
@@ -142,8 +142,8 @@ fn machine(folder: &Path, path: &Path) -> String {
     shown(&name).into_owned()
 }
 
-/// Returns what `work` makes of each path, in their order, by so many threads (0: one for each CPU).
-/// `progress` is told how many are done.
+/// Returns what `work` makes of each path, in their order, by so many threads (0: one for each
+/// CPU). `progress` is told how many are done.
 pub(crate) fn each<T: Send>(
     paths: &[PathBuf],
     jobs: usize,

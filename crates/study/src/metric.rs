@@ -212,7 +212,8 @@ metrics! {
     }
     Throttled "Time for which a limit (`cpu.max`, a pod's CPU limit, RT throttling, a cap) held the tasks \
                back, as a part of it and their CPU time together: 1 % is 1 ms for each 99 ms that \
-               they ran. The kernel counts periods instead (nr_throttled of cpu.stat)." {
+               they ran. The kernel counts periods instead (nr_throttled of cpu.stat). A recording \
+               without a limit says nothing of the error of this: the range is that of the seeds." {
         name: "throttled", unit: Share, of: Tasks, better: Some(Better::Smaller), heading: "throttled", reported: [],
         in_results: false
     }

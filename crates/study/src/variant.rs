@@ -10,9 +10,9 @@
 //! k8s: pod redis requests.cpu=2 limits.cpu=off
 //! ```
 //! A target is a task (name, glob such as `worker-*`, class, or pid of a recording), a control
-//! group (a path that begins with `/`), a pod of Kubernetes (`pod NAME`), a source, the word `scheduler`, whose settings are knobs,
-//! `machine`, whose settings are `preempt=` and `threaded_irqs=`, or `delegation`: where the
-//! scheduler runs.
+//! group (a path that begins with `/`), a pod of Kubernetes (`pod NAME`), a source, the word
+//! `scheduler`, whose settings are knobs, `machine`, whose settings are `preempt=` and
+//! `threaded_irqs=`, or `delegation`: where the scheduler runs.
 
 mod apply;
 mod pod;

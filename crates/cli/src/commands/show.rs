@@ -20,6 +20,7 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::compare::Around;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::show::{About, ShowOptions, ShownServer, open, scope, sentences, server_first};
+use schedlab_study::together::Together;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::losses::sentence;
 use schedlab_trace::analysis::show::Output as _;
@@ -84,7 +85,7 @@ pub(crate) struct ShowArgs {
     pub(crate) around: Option<Around>,
     /// Group tasks by this [default: by name, listings by thread]
     #[arg(long, value_name = "WHAT")]
-    pub(crate) by: Option<Together>,
+    pub(crate) by: Option<Grouped>,
     /// Show at most this many rows where the largest are shown
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
@@ -115,7 +116,7 @@ pub(crate) struct ShowArgs {
 
 /// How tasks are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Together {
+pub(crate) enum Grouped {
     /// By thread
     Thread,
     /// By name
@@ -186,10 +187,22 @@ impl ShowArgs {
     }
 }
 
+/// Shows a folder, or one recording or scenario.
 pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
-    if super::fleet::is_folder(&args.input) {
-        return super::fleet::show(args);
+    match super::fleet::is_folder(&args.input) {
+        true => super::fleet::show(args),
+        false => one(args),
     }
+}
+
+/// Calls tasks as what a page takes them together by.
+fn take_together(args: &ShowArgs, recording: &mut Recording) {
+    if let Some(by) = options(args).by.and_then(Together::new) {
+        recording.header = by.named(&recording.header);
+    }
+}
+
+fn one(args: &ShowArgs) -> anyhow::Result<Exit> {
     orders_rows(args)?;
     let working = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
@@ -216,9 +229,7 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let mut scope = scope(&recording, &options(args))?;
     let server = server(args, is_recording, &recording, &mut scope)?;
     if let Some(path) = &args.report {
-        if let Some(by) = options(args).by.and_then(schedlab_study::together::Together::new) {
-            recording.header = by.named(&recording.header);
-        }
+        take_together(args, &mut recording);
         return report(args, path, &recording, (&scope, server.as_ref()));
     }
     let chosen = chosen(args, &recording, &scope)?;
@@ -498,13 +509,13 @@ fn options(args: &ShowArgs) -> ShowOptions {
         serve: args.serve.serve().map(str::to_owned),
         top: args.top,
         by: args.by.map(|by| match by {
-            Together::Thread => By::Thread,
-            Together::Name => By::Name,
-            Together::Process => By::Process,
-            Together::Cgroup => By::Cgroup,
-            Together::Unit => By::Unit,
-            Together::Container => By::Container,
-            Together::Pod => By::Pod,
+            Grouped::Thread => By::Thread,
+            Grouped::Name => By::Name,
+            Grouped::Process => By::Process,
+            Grouped::Cgroup => By::Cgroup,
+            Grouped::Unit => By::Unit,
+            Grouped::Container => By::Container,
+            Grouped::Pod => By::Pod,
         }),
     }
 }

@@ -1,5 +1,5 @@
-//! A folder of recordings as text: what is typical of its machines, what a setting does to them, and
-//! a row for each recording.
+//! A folder of recordings as text: what is typical of its machines, what a setting does to them,
+//! and a row for each recording.
 
 use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
@@ -57,14 +57,11 @@ fn recordings(all: &[FleetRecording], top: usize, style: &Style) -> String {
     let head: Vec<String> =
         head.chain(NUMBERS.iter().map(|metric| metric.heading())).chain(["lost".into()]).collect();
     let row = |one: &FleetRecording| {
-        let look = if one.outlier { Look::Bad } else { Look::Plain };
-        let number = |metric: &Metric| match one.value(*metric) {
-            // What is far off is looked at.
-            Some(value) if *metric == ORDER => {
-                Cell { change: metric.show(value), look, ..Cell::default() }
-            }
-            Some(value) => Cell::plain(metric.show(value)),
-            None => Cell::default(),
+        let number = |metric: &Metric| {
+            let value = one.value(*metric).map_or_else(String::new, |value| metric.show(value));
+            let far = *metric == ORDER && one.outlier;
+            let change = if far { "far off".to_owned() } else { String::new() };
+            Cell { value, change, look: Look::Bad }
         };
         let start = [
             Cell::plain(one.file.clone()),
@@ -154,10 +151,11 @@ pub(crate) fn fleet_study(found: &FleetStudy, all_rows: bool, style: &Style) -> 
 }
 
 fn row(change: &FleetChange) -> Vec<Cell> {
-    let look = match change.judgement {
-        Judgement::Better => Look::Good,
-        Judgement::Worse => Look::Bad,
-        _ => Look::Dim,
+    let (word, look) = match change.judgement {
+        Judgement::Better => ("better", Look::Good),
+        Judgement::Worse => ("worse", Look::Bad),
+        Judgement::Different => ("different", Look::Dim),
+        Judgement::CannotTell | Judgement::Same => ("", Look::Dim),
     };
     let by = |value: f64| factor(change.metric, value);
     let moved = match change.judgement {
@@ -171,7 +169,7 @@ fn row(change: &FleetChange) -> Vec<Cell> {
         Cell::plain(change.subject.clone()),
         Cell::plain(change.metric.heading()),
         Cell::plain(change.metric.show(change.before)),
-        Cell { change: moved, look, ..Cell::default() },
+        Cell { value: moved, change: word.to_owned(), look },
         Cell::plain(range(&change.change, by)),
         Cell::plain(change.machines.to_string()),
         Cell::plain(better.to_string()),

@@ -115,6 +115,30 @@ fn of_session(step: &Step<'_>) -> Option<String> {
     ))
 }
 
+/// Says what is to know of a setting of a pod, if there is something.
+fn of_pod(setting: PodSetting) -> Option<String> {
+    Some(match setting {
+        PodSetting::Requests(_) => {
+            "A request is a weight against other pods and units, and room that the scheduler of \
+             the cluster keeps on a node; a pod of several containers has the sum of theirs."
+                .to_owned()
+        }
+        PodSetting::Limits(Some(milli)) => {
+            let quota = quota_of_limit(milli).quota;
+            format!(
+                "A pod that has run for {quota} of CPU time waits for the next period of {PERIOD}, \
+                 though the CPU idles (container_cpu_cfs_throttled_seconds_total counts that)."
+            )
+        }
+        PodSetting::Limits(None) => {
+            "Without limits.cpu nothing holds the pod back; beside others it gets what its request \
+             gives it. A LimitRange of the namespace may set one again."
+                .to_owned()
+        }
+        PodSetting::Conversion(_) => return None,
+    })
+}
+
 /// Says what is to know of a setting, if there is something.
 fn of_setting(setting: &Setting) -> Option<String> {
     Some(match setting {
@@ -132,23 +156,7 @@ fn of_setting(setting: &Setting) -> Option<String> {
         Setting::Task(TaskSetting::Cpus(_)) | Setting::Group(GroupSetting::Cpus(_)) => {
             "What one side leaves idle on its CPUs the other cannot use.".to_owned()
         }
-        Setting::Pod(PodSetting::Requests(_)) => {
-            "A request is a weight against other pods and units, and room that the scheduler of \
-             the cluster keeps on a node; a pod of several containers has the sum of theirs."
-                .to_owned()
-        }
-        Setting::Pod(PodSetting::Limits(Some(milli))) => {
-            let quota = quota_of_limit(*milli).quota;
-            format!(
-                "A pod that has run for {quota} of CPU time waits for the next period of {PERIOD}, \
-                 though the CPU idles (container_cpu_cfs_throttled_seconds_total counts that)."
-            )
-        }
-        Setting::Pod(PodSetting::Limits(None)) => {
-            "Without limits.cpu nothing holds the pod back; beside others it gets what its request \
-             gives it. A LimitRange of the namespace may set one again."
-                .to_owned()
-        }
+        Setting::Pod(setting) => return of_pod(*setting),
         Setting::Group(GroupSetting::Max(Some(max))) => {
             format!(
                 "A group that has used its quota waits for the next period, up to {}, though \

@@ -51,8 +51,8 @@ fn commands(step: &Step<'_>, changes: &Changes<'_>) -> Vec<String> {
     }
 }
 
-/// Returns the command for a pod (`kubectl set resources --help`: 0 removes a value). Which workload
-/// makes the pod is not recorded.
+/// Returns the command for a pod (`kubectl set resources --help`: 0 removes a value). Which
+/// workload makes the pod is not recorded.
 fn pod(target: Target<'_>, setting: PodSetting) -> Option<String> {
     let of = match setting {
         PodSetting::Requests(milli) => format!("--requests=cpu={}", quantity(milli)),

@@ -40,8 +40,8 @@ pub struct FleetStudy {
     pub machines: usize,
     /// The changes, by row, subject and number.
     pub changes: Vec<FleetChange>,
-    /// The recordings: first those in which a change lies far from all others, then those that could
-    /// not be trusted or compared, then the rest.
+    /// The recordings: first those in which a change lies far from all others, then those that
+    /// could not be trusted or compared, then the rest.
     pub recordings: Vec<FleetCompared>,
 }
 
@@ -63,7 +63,8 @@ pub struct FleetChange {
     /// The change: of shares the difference, of the rest the number divided by what it was before.
     pub change: OrderInterval,
     /// What to think of it: `cannot-tell` where the interval over machines has no change in it, or
-    /// holds with less than 95 %.
+    /// holds with less than 95 %, or where most recordings cannot tell it by themselves: machines
+    /// do not make the error of the method smaller, which all of them have.
     pub judgement: Judgement,
     /// In how many recordings it is better, worse, and neither of them certainly.
     pub recordings: [usize; 3],
@@ -244,22 +245,23 @@ fn change(key: &Key, cells: &[(&String, &Cell)]) -> Option<FleetChange> {
     let (_, before) = over_machines(cells.iter().map(|(machine, cell)| (*machine, cell.before)))?;
     let (machines, change) =
         over_machines(cells.iter().map(|(machine, cell)| (*machine, cell.change)))?;
-    let none = if metric.unit() == Unit::Share { 0.0 } else { 1.0 };
-    let certain = change.confidence >= CONFIDENCE;
-    let judgement = match (change.low, change.high) {
-        (low, high) if low == none && high == none => Judgement::Same,
-        (low, high) if !certain || low <= none && high >= none => Judgement::CannotTell,
-        (low, _) => match metric.is_better(if low > none { 1.0 } else { -1.0 }) {
-            Some(true) => Judgement::Better,
-            Some(false) => Judgement::Worse,
-            None => Judgement::Different,
-        },
-    };
     let count =
         |is: fn(Judgement) -> bool| cells.iter().filter(|(_, cell)| is(cell.judgement)).count();
     let better = count(|judgement| judgement == Judgement::Better);
     let worse = count(|judgement| judgement == Judgement::Worse);
     let recordings = [better, worse, cells.len() - better - worse];
+    let none = if metric.unit() == Unit::Share { 0.0 } else { 1.0 };
+    let certain = change.confidence >= CONFIDENCE;
+    let most = |told: usize| told * 2 > cells.len();
+    let judgement = match (change.low, change.high) {
+        (low, high) if low == none && high == none => Judgement::Same,
+        (low, high) if !certain || low <= none && high >= none => Judgement::CannotTell,
+        (low, _) => match metric.is_better(if low > none { 1.0 } else { -1.0 }) {
+            Some(true) if most(better) => Judgement::Better,
+            Some(false) if most(worse) => Judgement::Worse,
+            _ => Judgement::CannotTell,
+        },
+    };
     let before = before.median;
     Some(FleetChange {
         row,
@@ -301,6 +303,11 @@ mod tests {
     use super::*;
 
     fn compared(machine: &str, change: f64) -> FleetCompared {
+        let judgement = match change {
+            1.0 => Judgement::Same,
+            less if less < 1.0 => Judgement::Better,
+            _ => Judgement::Worse,
+        };
         let p99 = Metric::Latency(Stat::Percentile(99_000));
         let key = ("idle".to_owned(), Kind::Class, "redis".to_owned(), p99);
         FleetCompared {
@@ -311,7 +318,7 @@ mod tests {
             error: None,
             verdict: String::new(),
             outlier: None,
-            cells: vec![Cell { key, before: 1e6, change, judgement: Judgement::Better }],
+            cells: vec![Cell { key, before: 1e6, change, judgement }],
         }
     }
 
@@ -333,6 +340,19 @@ mod tests {
         let one: Vec<FleetCompared> = (0..7).map(|_| compared("m", 0.5)).collect();
         assert_eq!(changes(&one)[0].machines, 1);
         assert_eq!(changes(&one)[0].judgement, Judgement::CannotTell);
+    }
+
+    /// The error of the method is that of every machine.
+    #[test]
+    fn what_no_recording_can_tell_a_fleet_cannot() {
+        let mut all: Vec<FleetCompared> =
+            (0..9).map(|at| compared(&format!("m{at}"), 0.5 + f64::from(at) / 100.0)).collect();
+        assert_eq!(changes(&all)[0].judgement, Judgement::Better);
+        for one in &mut all[..5] {
+            one.cells[0].judgement = Judgement::CannotTell;
+        }
+        assert_eq!(changes(&all)[0].judgement, Judgement::CannotTell);
+        assert_eq!(changes(&all)[0].recordings, [4, 0, 5]);
     }
 
     #[test]

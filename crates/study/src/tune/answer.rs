@@ -10,6 +10,7 @@ use crate::change::Judgement;
 use crate::compare::{MOST_GAIN, Point, of_change, reproduction, times_its_error, upper};
 use crate::deploy::Deployment;
 use crate::headline::Figure;
+use crate::metric::Metric;
 use crate::result::{Cell, Input, Row, Study, Verdict};
 use crate::view::seconds;
 use schedlab_stats::range_confidence;
@@ -192,7 +193,9 @@ impl<'a> Table<'a> {
     fn merges(&self, index: usize) -> bool {
         let figure = &self.figures[index];
         let found = self.study.rows[0].find(figure.kind, &figure.subject);
-        found.is_some_and(|subject| subject.merges)
+        // What a limit holds back is time, however the work of it is counted.
+        figure.metric != Metric::Throttled
+            && found.is_some_and(|subject| subject.merges)
             && figure.cell(&self.study.rows[0]).is_some_and(|c| c.error.is_none())
     }
 

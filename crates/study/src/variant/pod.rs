@@ -1,7 +1,7 @@
-//! Pods of Kubernetes as targets: `pod redis requests.cpu=2 limits.cpu=off` makes the control groups
-//! that the kubelet would make. A pod is named by its uid (or the first eight digits of it), or by
-//! a program: then the pods in which it runs are meant. A program that runs in no pod is put into
-//! one.
+//! Pods of Kubernetes as targets: `pod redis requests.cpu=2 limits.cpu=off` makes the control
+//! groups that the kubelet would make. A pod is named by its uid (or the first eight digits of it),
+//! or by a program: then the pods in which it runs are meant. A program that runs in no pod is put
+//! into one.
 
 use super::apply::{Applied, Subject, make_group};
 use super::{PodSetting, VariantError};
