@@ -25,6 +25,10 @@ play() {
         tail -n 12 scx.txt
         return
     fi
+    # What `bpf snapshot` says of the first scheduler of scx, beside what the loader has set.
+    if [ $object = scx_bpfland ] && [ ! -e snapshot.toml ]; then
+        schedlab bpf snapshot $object -o snapshot.toml || bad "no snapshot of $object"
+    fi
     count=$#
     for task; do $task >/dev/null & done
     wait_for 20 asleep || bad "$name: the tasks do not wait for their moment"

@@ -5,6 +5,7 @@
 mod build;
 mod calls;
 mod plays;
+mod snapshot;
 
 use super::catalogue::Verdict;
 use super::conformance::{self, Driver};
@@ -379,6 +380,7 @@ fn judge(folder: &Path, shape: Shape) -> Result<Vec<Verdict>> {
             verdicts.push(row(&mut table, &name, shape, both)?);
         }
     }
+    verdicts.extend(snapshot::judge(folder, shape)?);
     std::fs::write(folder.join("objects.md"), &table)?;
     println!("{table}");
     Ok(verdicts)

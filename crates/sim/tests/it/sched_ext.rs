@@ -385,7 +385,9 @@ fn levels_above_a_scheduler_in_bpf() {
         hog("fair", 0),
     ];
     let metrics = clean("fair", &Machine::flat(1), tasks.clone(), Ns::from_s(1));
-    assert_eq!(ran(&metrics), [800.0, 0.0, 100.0, 100.0, 0.0]);
+    // The class's server fires at 950 ms, and deadline tasks go before it.
+    assert_eq!(ran(&metrics)[1..4], [0.0, 100.0, 100.0]);
+    assert_eq!((ran(&metrics)[0] + ran(&metrics)[4]).round(), 800.0);
     assert_eq!(metrics.tasks[3].wake_latency.max(), Ns::ZERO);
     assert_eq!(metrics.tasks[2].wake_latency.max(), Ns::from_ms(1));
     // With a CPU for each of the two hogs they have one each, and the others run above one of them.
@@ -401,4 +403,49 @@ fn levels_above_a_scheduler_in_bpf() {
     // With a third CPU the fair one runs there.
     let metrics = clean("fair", &Machine::flat(3), tasks, Ns::from_s(1));
     assert!(ran(&metrics)[4] >= 800.0, "{:?}", ran(&metrics));
+}
+
+/// As the fair server beside a FIFO hog (docs/sources/linux-facts.md, G17): 50 ms of each second,
+/// seen overdrawn at a tick.
+#[test]
+fn a_deadline_server_keeps_real_time_tasks_from_starving_the_class() {
+    let tasks = vec![rt("rt", Policy::Fifo(50), Program::hog()), hog("fair", 0)];
+    let length = Ns::from_s(10);
+    let metrics = clean("fair", &Machine::flat(1), tasks.clone(), length);
+    let fair = ran(&metrics)[1];
+    assert!((500.0..560.0).contains(&fair), "{fair}");
+    assert!((ran(&metrics)[0] + fair - 10_000.0).abs() < 1.0, "{:?}", ran(&metrics));
+    // Where the class has a CPU for itself, nothing is taken from the other.
+    let metrics = clean("fair", &Machine::flat(2), tasks, length);
+    assert_eq!(ran(&metrics), [10_000.0, 10_000.0]);
+}
+
+/// Each part of the machine once, in the words of a profile.
+#[test]
+fn a_profile_sets_options_of_each_part() {
+    let set = |each, name: &str, value: &str| sched_ext::ProfileSet {
+        each,
+        options: vec![(name.to_owned(), value.to_owned())],
+    };
+    let profile = |sets| Profile { scheduler: "fair".to_owned(), sets, ..Profile::default() };
+    // The last cache says how long slices are: 2 * 2 ms, of the second.
+    sched_ext::provide_profile(
+        "of-caches",
+        profile(vec![
+            set(Each::Llc, "slice_ns", "span-cpus * 2ms"),
+            set(Each::Llc, "offset[llc]", "llc + 1"),
+            set(Each::Once, "fifo", "smt + 1"),
+        ]),
+    );
+    sched_ext::provide_profile("outside", profile(vec![set(Each::Cpu, "offset[cpu+3]", "1")]));
+    let machine = Machine { topology: Topology::regular(1, 2, 2, 1), ..Machine::flat(4) };
+    let tasks = || (0..8).map(|_| hog("h", 0)).collect::<Vec<_>>();
+    let mut events = Vec::new();
+    let options = RunOptions::for_time(Ns::from_s(1));
+    play("fair?profile=of-caches", &machine, tasks(), &options, &mut events).expect("a run");
+    let turns = turns(&events);
+    assert!(turns[1..].iter().all(|(_, length)| *length == 8), "{turns:?}");
+    let spec = "fair?profile=outside";
+    let why = play(spec, &machine, tasks(), &options, &mut Vec::new()).unwrap_err().to_string();
+    assert!(why.contains("option `offset[4]`"), "{why}");
 }

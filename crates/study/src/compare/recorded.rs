@@ -12,6 +12,7 @@ use super::replaying::{ByMessages, ReplayFrom, replayed};
 use super::row_errors::RowErrors;
 use super::serve::{Served, Waits};
 use super::spread::Spread;
+use super::timing::Timing;
 use super::trust::{self, TRUSTED_SHARE};
 use super::validation::{self, FirstHalf};
 use super::{
@@ -529,6 +530,10 @@ fn compare_read(
         seen: options.seen.as_deref(),
     };
     let Ran { mut runs, seeds: of, refused, unfinished } = bench.run(&mut plans)?;
+    let timing = match options.points.is_empty() && unfinished == 0 {
+        true => Timing::tried(&bench, &plans, &of, false)?,
+        false => Timing::default(),
+    };
     // How far to trust the rows that were finished is a matter of a few runs more.
     let stop = bench.stop.filter(|_| !options.keep_finished);
     let bench = Bench { stop, seen: None, watch: false, ..bench };
@@ -552,7 +557,8 @@ fn compare_read(
     let head = input.study(&played, options, notes.collect(), of)?;
     let guess = input.guess.clone().filter(|_| served.is_none());
     let mut study = Study { self_replay: Some(replay), served, guess, unfinished, ..head };
-    study.gates = gates.judge(&plans, &runs, &errors, &study)?;
+    timing.add_to(&mut study.rows, &runs);
+    study.gates = gates.judge(&plans, &runs, &errors, &timing, &study)?;
     study.headline = crate::headline::headline(&study, &options.only);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {

@@ -2,6 +2,7 @@
 
 use super::gates::Gates;
 use super::row_errors::RowErrors;
+use super::timing::Timing;
 use super::{
     Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
     check_schedulers,
@@ -56,6 +57,10 @@ pub fn compare_scenario(
         seen: options.seen.as_deref(),
     };
     let Ran { runs, seeds, refused, unfinished } = bench.run(&mut plans)?;
+    let timing = match options.points.is_empty() && unfinished == 0 {
+        true => Timing::tried(&bench, &plans, &seeds, true)?,
+        false => Timing::default(),
+    };
     // The longest of them, where runs end with their last task.
     let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
@@ -63,6 +68,7 @@ pub fn compare_scenario(
     let errors = RowErrors::of_scenario(&plans, &scenario.classes, machine.topology.cpus());
     let mut rows = rows(&plans, &runs, &scenario.classes, &name, &errors, numbers);
     no_effect::add_to(&mut rows, &plans, known(scenario));
+    timing.add_to(&mut rows, &runs);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -86,7 +92,7 @@ pub fn compare_scenario(
         fitted: scenario.fitted.clone(),
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),
     };
-    study.gates = gates.judge(&plans, &runs, &errors, &study)?;
+    study.gates = gates.judge(&plans, &runs, &errors, &timing, &study)?;
     study.headline = crate::headline::headline(&study, numbers.wanted());
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {

@@ -87,6 +87,25 @@ pub(super) const SUBJECTS: &[Subject] = &[
         not_on: None,
     },
     Subject {
+        name: "scx_cosmos",
+        settings: &[
+            "numa_enabled=0",
+            "smt_enabled=0",
+            "nr_node_ids=1",
+            "slice_ns=1000000",
+            "slice_lag=20000000",
+            "cpufreq_enabled=1",
+            "busy_threshold=0",
+            "overload_thresh_ns=1000000",
+            "all_cpus_same_capacity=1",
+            "primary_all=1",
+            "ops.flags=0x36",
+        ],
+        smt: &["smt_enabled=1"],
+        calls: SIBLINGS,
+        not_on: None,
+    },
+    Subject {
         name: "scx_flash",
         settings: &[
             "numa_disabled=1",
