@@ -218,7 +218,7 @@ fn what_depends_on_timing_is_said_with_its_range() {
     assert!(ran.code == 0 && !ran.stdout.contains("depends on timing"), "{}", ran.stdout);
 }
 
-/// The kernel of a usual machine of ours runs no such scheduler: the reason is named.
+/// No machine runs this scheduler: the reason is named.
 #[test]
 fn a_scheduler_that_does_not_run_has_no_snapshot() {
     let ran = schedlab(&["bpf", "snapshot", "scx_of_no_machine"]);

@@ -1,5 +1,5 @@
-//! The machine in the words of profiles: numbers of CPUs, caches and nodes, the order of CPUs, which
-//! share a core, and expressions of them.
+//! The machine in the words of profiles: how many CPUs, caches and nodes there are, in which order
+//! CPUs come, which share a core; and sums and products of that.
 
 use super::{Each, options};
 use schedlab_bpf::{Btf, Enumerators};
@@ -276,7 +276,7 @@ impl View<'_> {
         Ok(count as i128)
     }
 
-    /// The names that a name with expressions in brackets stands for: `a[llc]`, `a[1..3][2*nth]`.
+    /// The names that a name with expressions in brackets means: `a[llc]`, `a[1..3][2*nth]`.
     pub(super) fn places(&self, name: &str, at: &At) -> Result<Vec<String>, String> {
         let mut all = vec![String::new()];
         let mut rest = name;

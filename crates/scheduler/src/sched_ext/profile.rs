@@ -1,8 +1,8 @@
 //! What the user half of a scheduler sets up before it attaches: options that depend on the
 //! machine, arrays with an element for each CPU, maps of the machine's size, `syscall` programs.
 //!
-//! A profile says it in words of the machine (`cpus`, `smt`, `cpu`, `sibling`, …), so that one file
-//! serves every machine.
+//! A profile says it in words of the machine ([`super::WORDS`]), so that one file serves every
+//! machine.
 
 use super::kernel::{Kernel, Step};
 use super::machine::{At, View};

@@ -342,6 +342,19 @@ fn a_scheduler_is_told_of_a_cpu_that_is_taken_and_a_profile_runs_programs() {
     };
     sched_ext::provide_profile("told", call(&[("cpu", "cpu")]));
     sched_ext::provide_profile("wrong", call(&[("cpu", "-1")]));
+    // Of the parts of the machine the last CPU comes last.
+    let room = Profile {
+        scheduler: "release".to_owned(),
+        calls: vec![ProfileCall {
+            program: "target_of_mask".to_owned(),
+            each: Each::Part,
+            mask: Some(("give_room".to_owned(), "at".to_owned())),
+            args: vec![("at".to_owned(), "mask".to_owned())],
+            ..ProfileCall::default()
+        }],
+        ..Profile::default()
+    };
+    sched_ext::provide_profile("room", room);
     sched_ext::provide_profile("unknown", call(&[("core", "cpu")]));
     let tasks = || {
         let hogs = (0..2).map(|_| hog("h", 0)).map(|mut task| {
@@ -354,9 +367,11 @@ fn a_scheduler_is_told_of_a_cpu_that_is_taken_and_a_profile_runs_programs() {
         hogs.chain([above]).collect::<Vec<_>>()
     };
     let told = clean("release?profile=told", &Machine::flat(2), tasks(), Ns::from_s(1));
+    let by_mask = clean("release?profile=room", &Machine::flat(2), tasks(), Ns::from_s(1));
     let left = clean("release", &Machine::flat(2), tasks(), Ns::from_s(1));
     // Told, the hogs have CPU 1 from the first release on; else they wait for CPU 0.
     assert!(ran(&told)[..2].iter().sum::<f64>() > 900.0, "{:?}", ran(&told));
+    assert_eq!(ran(&by_mask), ran(&told));
     assert!(ran(&left)[..2].iter().sum::<f64>() < 600.0, "{:?}", ran(&left));
     for (profile, said) in
         [("wrong", "set_target: it returned 1"), ("unknown", "its argument has no member `core`")]

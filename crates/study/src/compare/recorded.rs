@@ -530,10 +530,7 @@ fn compare_read(
         seen: options.seen.as_deref(),
     };
     let Ran { mut runs, seeds: of, refused, unfinished } = bench.run(&mut plans)?;
-    let timing = match options.points.is_empty() && unfinished == 0 {
-        true => Timing::tried(&bench, &plans, &of, false)?,
-        false => Timing::default(),
-    };
+    let timing = Timing::tried(&bench, options, (&plans, &of, unfinished), false)?;
     // How far to trust the rows that were finished is a matter of a few runs more.
     let stop = bench.stop.filter(|_| !options.keep_finished);
     let bench = Bench { stop, seen: None, watch: false, ..bench };
@@ -551,8 +548,8 @@ fn compare_read(
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
     let of_server = served.iter().flat_map(Served::notes);
     let limits = spinning::notes(&plans, Some(&input.replay.workload));
-    let notes = notes(input, client.as_ref()).into_iter().chain(of_server).chain(open);
-    let notes = notes.chain(limits).chain(refused);
+    let limits = open.into_iter().chain(limits).chain(refused);
+    let notes = notes(input, client.as_ref()).into_iter().chain(of_server).chain(limits);
     let played = Played { plans: &plans, runs: &runs, errors: &errors };
     let head = input.study(&played, options, notes.collect(), of)?;
     let guess = input.guess.clone().filter(|_| served.is_none());

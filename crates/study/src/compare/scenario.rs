@@ -57,10 +57,7 @@ pub fn compare_scenario(
         seen: options.seen.as_deref(),
     };
     let Ran { runs, seeds, refused, unfinished } = bench.run(&mut plans)?;
-    let timing = match options.points.is_empty() && unfinished == 0 {
-        true => Timing::tried(&bench, &plans, &seeds, true)?,
-        false => Timing::default(),
-    };
+    let timing = Timing::tried(&bench, options, (&plans, &seeds, unfinished), true)?;
     // The longest of them, where runs end with their last task.
     let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();

@@ -3,7 +3,7 @@
 //! such row is also run with other ticks and prices. Where a number changes more with them than
 //! with seeds, the row says so, with the range.
 
-use super::{rows_of_objects, values};
+use super::{Options, rows_of_objects, values};
 use crate::StudyError;
 use crate::measurements::Kind;
 use crate::metric::Metric;
@@ -88,14 +88,16 @@ impl Timing {
     /// The runs were ended from outside.
     pub(super) fn tried(
         bench: &Bench<'_>,
-        plans: &[RowPlan],
-        seeds: &[u64],
+        options: &Options,
+        (plans, seeds, unfinished): (&[RowPlan], &[u64], usize),
         ticks: bool,
     ) -> Result<Timing, StudyError> {
         let rows = rows_of_objects(plans);
         let mut timing =
             Timing { tries: vec![Vec::new(); plans.len()], ended: vec![None; plans.len()] };
-        if rows.is_empty() || seeds.len() < LEAST_SEEDS {
+        // A search has its own errors, and what was ended is not begun again.
+        let whole = options.points.is_empty() && unfinished == 0;
+        if !whole || rows.is_empty() || seeds.len() < LEAST_SEEDS {
             return Ok(timing);
         }
         let own: Vec<RowPlan> = rows.iter().map(|row| plans[*row].clone()).collect();

@@ -264,9 +264,13 @@ mod tests {
 
     #[test]
     fn sources_are_those_of_the_build_script() {
-        let script = "// \"src/old.bpf.c\"\n    .enable_intf(\"src/bpf/intf.h\", \"bpf_intf.rs\")\n    \
-                      .enable_skel(\"src/bpf/main.bpf.c\", \"bpf\")\n    \
-                      .add_source(\"src/bpf/lib/pmu.bpf.c\")\n";
+        let script = [
+            r#"// "src/old.bpf.c""#,
+            r#".enable_intf("src/bpf/intf.h", "bpf_intf.rs")"#,
+            r#".enable_skel("src/bpf/main.bpf.c", "bpf")"#,
+            r#".add_source("src/bpf/lib/pmu.bpf.c")"#,
+        ];
+        let script = script.join("\n    ");
         let found: Vec<&str> = sources(script).collect();
         assert_eq!(found, ["src/bpf/main.bpf.c", "src/bpf/lib/pmu.bpf.c"]);
     }

@@ -183,6 +183,11 @@ const fn beat(name: &'static str, at_us: u64, work_us: u64, sleep_us: u64) -> Ac
     Actor { name, nice: 0, at_us, does: Does::Beat { work_us, sleep_us } }
 }
 
+/// A task of nice 0 that is there from the beginning.
+pub(super) const fn actor(name: &'static str, does: Does) -> Actor {
+    Actor { name, nice: 0, at_us: 0, does }
+}
+
 /// Tasks that run together.
 pub(super) struct Play {
     /// Only with the object that prints its callbacks, and only for those.
@@ -268,6 +273,17 @@ pub(super) const PLAYS: &[Play] = &[
 /// The object that prints its callbacks; it is schedlab's (`bpf/sim`).
 pub(super) const LOG: &str = "log";
 
+/// The object that does what it must not; it is schedlab's.
+pub(super) const FAULTS: &str = "faults";
+
+/// Its faults that the verifier lets through (`bpf/sim/faults.bpf.c`): the option, and what it is.
+pub(super) const ENDINGS: &[(&str, &str)] = &[
+    ("fault=3", "a dispatch into a queue that is not there"),
+    ("fault=4", "a task that is lost"),
+    ("fault=5", "scx_bpf_error()"),
+    ("fault=7", "a CPU that is not there"),
+];
+
 /// The plays of an object on a machine.
 pub(super) fn on(subject: &Subject, shape: Shape) -> impl Iterator<Item = &'static Play> {
     let calls = subject.name == LOG;
@@ -322,6 +338,11 @@ pub(super) fn script(shape: Shape) -> String {
         }
     }
     text
+}
+
+/// The part of the script with the faults, which is the same on every machine.
+pub(super) fn faults() -> String {
+    ENDINGS.iter().map(|(set, _)| format!("fault {FAULTS}.{set} {set}\n")).collect()
 }
 
 /// The arguments of `load` for a task.
