@@ -400,15 +400,18 @@ fn levels_above_a_scheduler_in_bpf() {
         hog("fair", 0),
     ];
     let metrics = clean("fair", &Machine::flat(1), tasks.clone(), Ns::from_s(1));
-    // The class's server fires at 950 ms, and deadline tasks go before it.
-    assert_eq!(ran(&metrics)[1..4], [0.0, 100.0, 100.0]);
-    assert_eq!((ran(&metrics)[0] + ran(&metrics)[4]).round(), 800.0);
+    // The class's server fires at 950 ms and goes before real-time tasks, of which one loses a job
+    // by that; deadline tasks go before it.
+    assert_eq!(ran(&metrics)[1..4], [0.0, 95.0, 100.0]);
+    let (low, fair) = (ran(&metrics)[0], ran(&metrics)[4]);
+    assert!((low + fair - 805.0).abs() < 0.1 && fair > 40.0, "{low} {fair}");
     assert_eq!(metrics.tasks[3].wake_latency.max(), Ns::ZERO);
     assert_eq!(metrics.tasks[2].wake_latency.max(), Ns::from_ms(1));
     // With a CPU for each of the two hogs they have one each, and the others run above one of them.
     let metrics = clean("fair", &Machine::flat(2), tasks.clone(), Ns::from_s(1));
     assert_eq!(ran(&metrics).iter().sum::<f64>(), 2_000.0);
-    assert_eq!((ran(&metrics)[2], ran(&metrics)[3], ran(&metrics)[4]), (100.0, 100.0, 0.0));
+    assert!(ran(&metrics)[2] >= 95.0 && ran(&metrics)[3] == 100.0, "{:?}", ran(&metrics));
+    assert!((40.0..110.0).contains(&ran(&metrics)[4]), "{:?}", ran(&metrics));
     assert!(ran(&metrics)[0] >= 700.0 && ran(&metrics)[1] >= 700.0, "{:?}", ran(&metrics));
     // One that leaves makes room for one that waits elsewhere.
     let once = Program::once([Op::Run(Amount::Fixed(Ns::from_ms(100)))]);
@@ -420,15 +423,15 @@ fn levels_above_a_scheduler_in_bpf() {
     assert!(ran(&metrics)[4] >= 800.0, "{:?}", ran(&metrics));
 }
 
-/// As the fair server beside a FIFO hog (docs/sources/linux-facts.md, G17): 50 ms of each second,
-/// seen overdrawn at a tick.
+/// As the fair server beside a FIFO hog (docs/sources/linux-facts.md, G17): 54 of 1004 ms at 250 Hz,
+/// the first time at 950 ms. Within 10 s that is nine times, and 14 ms of the tenth.
 #[test]
 fn a_deadline_server_keeps_real_time_tasks_from_starving_the_class() {
     let tasks = vec![rt("rt", Policy::Fifo(50), Program::hog()), hog("fair", 0)];
     let length = Ns::from_s(10);
     let metrics = clean("fair", &Machine::flat(1), tasks.clone(), length);
     let fair = ran(&metrics)[1];
-    assert!((500.0..560.0).contains(&fair), "{fair}");
+    assert!((fair - (9.0 * 54.0 + 14.0)).abs() < 0.1, "{fair}");
     assert!((ran(&metrics)[0] + fair - 10_000.0).abs() < 1.0, "{:?}", ran(&metrics));
     // Where the class has a CPU for itself, nothing is taken from the other.
     let metrics = clean("fair", &Machine::flat(2), tasks, length);

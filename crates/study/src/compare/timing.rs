@@ -3,10 +3,11 @@
 //! such row is also run with other ticks and prices. Where a number changes more with them than
 //! with seeds, the row says so, with the range.
 
+use super::verdict::{FELT, FELT_TIME, WORTH};
 use super::{Options, rows_of_objects, values};
 use crate::StudyError;
 use crate::measurements::Kind;
-use crate::metric::Metric;
+use crate::metric::{Metric, Unit};
 use crate::result::{Row, TimingRange};
 use crate::run::{Bench, RowPlan, Run};
 use schedlab_model::Ns;
@@ -154,9 +155,10 @@ impl Timing {
             .collect();
         let (low, high) = ends(&medians)?;
         let (least, most) = ends(&values(own, kind, name, metric))?;
-        // What is printed alike does not depend on anything.
-        let seen = metric.show(low) != metric.show(high);
-        (!tries.is_empty() && seen && high - low > most - least).then_some((low, high))
+        // As in the verdict, less is not worth a sentence.
+        let tiny = metric.unit() == Unit::Time && high - low < FELT_TIME;
+        let worth = high - low >= WORTH * high.abs() && !tiny;
+        (!tries.is_empty() && worth && high - low > most - least).then_some((low, high))
     }
 
     /// Writes into each row which of its numbers depend on timing.
@@ -185,11 +187,13 @@ fn ends(values: &[f64]) -> Option<(f64, f64)> {
     Some((*values.iter().min_by(order)?, *values.iter().max_by(order)?))
 }
 
-/// The sentence for a row; the numbers that change most, by what they are, come first.
+/// The sentence for a row: first the numbers that users feel, of these those that change most.
 fn note(all: &[TimingRange]) -> Option<String> {
     let part = |one: &TimingRange| (one.high - one.low) / one.high.abs().max(f64::MIN_POSITIVE);
     let mut order: Vec<&TimingRange> = all.iter().collect();
-    order.sort_by(|a, b| part(b).partial_cmp(&part(a)).unwrap_or(Ordering::Equal));
+    let felt = |one: &TimingRange| !FELT.contains(&one.metric);
+    let most = |a: &TimingRange, b: &TimingRange| part(b).partial_cmp(&part(a));
+    order.sort_by(|a, b| felt(a).cmp(&felt(b)).then_with(|| most(a, b).unwrap_or(Ordering::Equal)));
     let words = |one: &&TimingRange| {
         let (low, high) = (one.metric.show(one.low), one.metric.show(one.high));
         format!("{} {} {low} to {high}", one.subject, one.metric.heading())
