@@ -423,8 +423,8 @@ fn levels_above_a_scheduler_in_bpf() {
     assert!(ran(&metrics)[4] >= 800.0, "{:?}", ran(&metrics));
 }
 
-/// As the fair server beside a FIFO hog (docs/sources/linux-facts.md, G17): 54 of 1004 ms at 250 Hz,
-/// the first time at 950 ms. Within 10 s that is nine times, and 14 ms of the tenth.
+/// As the fair server beside a FIFO hog (docs/sources/linux-facts.md, G17): 54 of 1004 ms at 250
+/// Hz, the first time at 950 ms. Within 10 s that is nine times, and 14 ms of the tenth.
 #[test]
 fn a_deadline_server_keeps_real_time_tasks_from_starving_the_class() {
     let tasks = vec![rt("rt", Policy::Fifo(50), Program::hog()), hog("fair", 0)];

@@ -547,14 +547,12 @@ fn compare_read(
     served.iter().for_each(|server| server.add_to(&mut errors, &was));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
     let of_server = served.iter().flat_map(Served::notes);
-    let limits = spinning::notes(&plans, Some(&input.replay.workload));
-    let limits = open.into_iter().chain(limits).chain(refused);
-    let notes = notes(input, client.as_ref()).into_iter().chain(of_server).chain(limits);
-    let played = Played { plans: &plans, runs: &runs, errors: &errors };
-    let head = input.study(&played, options, notes.collect(), of)?;
+    let limits = spinning::notes(&plans, Some(&input.replay.workload)).into_iter().chain(refused);
+    let notes = notes(input, client.as_ref()).into_iter().chain(of_server).chain(open);
+    let played = Played { plans: &plans, runs: &runs, errors: &errors, timing: &timing };
+    let head = input.study(&played, options, notes.chain(limits).collect(), of)?;
     let guess = input.guess.clone().filter(|_| served.is_none());
     let mut study = Study { self_replay: Some(replay), served, guess, unfinished, ..head };
-    timing.add_to(&mut study.rows, &runs);
     study.gates = gates.judge(&plans, &runs, &errors, &timing, &study)?;
     study.headline = crate::headline::headline(&study, &options.only);
     study.verdict = verdict::verdict(&study);

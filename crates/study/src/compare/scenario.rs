@@ -31,7 +31,6 @@ pub fn compare_scenario(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Study, StudyError> {
-    check_schedulers(&options.schedulers)?;
     let mut plans = plans(scenario, options)?;
     let gates = Gates::new(options, &plans, &scenario.classes)?;
     let duration = duration(scenario, options)?;
@@ -140,6 +139,7 @@ fn input(scenario: &Scenario, machine: &Machine) -> Input {
 
 /// The rows to run: every scheduler with every variant that is for it.
 fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<RowPlan>, StudyError> {
+    check_schedulers(&options.schedulers)?;
     let extra = parse_variants(&options.variants)?;
     let specs =
         if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };

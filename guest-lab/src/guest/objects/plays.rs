@@ -279,10 +279,8 @@ pub(super) const FAULTS: &str = "faults";
 /// Its faults that the verifier lets through (`bpf/sim/faults.bpf.c`): the option, and what it is.
 /// On one CPU no kernel asks for a CPU, so that a wrong one has no effect; and libbpf fills in no
 /// addresses in .rodata, which the text of fault 5 has.
-pub(super) const ENDINGS: &[(&str, &str)] = &[
-    ("fault=3", "a dispatch into a queue that is not there"),
-    ("fault=4", "a task that is lost"),
-];
+pub(super) const ENDINGS: &[(&str, &str)] =
+    &[("fault=3", "a dispatch into a queue that is not there"), ("fault=4", "a task that is lost")];
 
 /// The plays of an object on a machine.
 pub(super) fn on(subject: &Subject, shape: Shape) -> impl Iterator<Item = &'static Play> {
