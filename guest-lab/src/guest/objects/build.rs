@@ -271,7 +271,7 @@ mod tests {
             r#".add_source("src/bpf/lib/pmu.bpf.c")"#,
         ];
         let script = script.join("\n    ");
-        let found: Vec<&str> = sources(script).collect();
+        let found: Vec<&str> = sources(&script).collect();
         assert_eq!(found, ["src/bpf/main.bpf.c", "src/bpf/lib/pmu.bpf.c"]);
     }
 }
