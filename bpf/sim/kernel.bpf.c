@@ -95,11 +95,16 @@ struct task_struct {
     char comm[16];
 };
 
+struct sched_dl_entity {
+    __u64 dl_runtime;
+};
+
 struct rq {
     unsigned int nr_running;
     struct task_struct *curr, *idle;
     __u64 clock;
     int cpu;
+    struct sched_dl_entity ext_server;
 };
 
 struct kernfs_node {
@@ -165,6 +170,13 @@ struct sched_ext_ops {
     char name[128];
 };
 
+/* As the map of a loaded scheduler has it (BPF_MAP_TYPE_STRUCT_OPS). */
+struct bpf_struct_ops_sched_ext_ops {
+    int references, state;
+    char gap[56];
+    struct sched_ext_ops data;
+};
+
 struct bpf_iter_num {
     __u64 opaque[1];
 };
@@ -205,6 +217,7 @@ KERNEL(bool, bpf_cpumask_test_cpu, __u32 cpu, const struct cpumask *mask)
 
 /* Types that only variables bring into the type information. */
 struct sched_ext_ops ops;
+struct bpf_struct_ops_sched_ext_ops loaded_ops;
 struct rq runqueues;
 struct scx_exit_task_args exit_args;
 enum scx_public_consts consts;

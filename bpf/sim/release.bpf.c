@@ -30,6 +30,29 @@ int set_target(struct target *target) {
     return target->cpu < 0 || target->cpu > 63;
 }
 
+struct room {
+    __u64 at;
+};
+
+__u64 mask = 0;
+
+/* Gives room for a mask, as scx's arena library does. */
+SEC("syscall")
+int give_room(struct room *room) {
+    room->at = (__u64)&mask;
+    return 0;
+}
+
+/* The first CPU of the mask, once that is filled. */
+SEC("syscall")
+int target_of_mask(struct room *room) {
+    __u32 cpu = 0;
+    while (cpu < 63 && !(mask >> cpu & 1))
+        cpu++;
+    elsewhere = cpu;
+    return room->at != (__u64)&mask;
+}
+
 SEC("struct_ops/release_select_cpu")
 __s32 release_select_cpu(unsigned long long *ctx) {
     return ARG(1);

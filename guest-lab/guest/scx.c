@@ -1,6 +1,7 @@
 /* The user half of any sched_ext object, for the guests: what `schedlab compare --scheduler 'bpf:FILE?name=value'` does in the simulator, done
  * with a kernel.
  *
+ * scx link OBJECT PART...             links parts to one object
  * scx OBJECT [NAME=VALUE ...]
  *   name=5  name[3]=5  name.member=5    variables of .rodata, .data and .bss
  *   ops.flags=0x36                      numbers of struct sched_ext_ops
@@ -232,10 +233,29 @@ static int prepare(int count, char **words)
     return 0;
 }
 
+static int link_parts(int count, char **words)
+{
+    LIBBPF_OPTS(bpf_linker_opts, options);
+    struct bpf_linker *linker = bpf_linker__new(words[2], &options);
+    if (!linker)
+        return fail("it cannot be written", words[2]);
+    for (int i = 3; i < count; i++) {
+        LIBBPF_OPTS(bpf_linker_file_opts, of_file);
+        if (bpf_linker__add_file(linker, words[i], &of_file))
+            return fail("error: it cannot be linked", words[i]);
+    }
+    if (bpf_linker__finalize(linker))
+        return fail("error: it cannot be linked", words[2]);
+    bpf_linker__free(linker);
+    return 0;
+}
+
 int main(int count, char **words)
 {
     if (count < 2)
         return fail("scx OBJECT [NAME=VALUE ...]", "no object");
+    if (count > 3 && !strcmp(words[1], "link"))
+        return link_parts(count, words);
     setvbuf(stdout, 0, _IOLBF, 0);
     /* As the simulator has them: Debian's kernels do not tell their configuration. */
     LIBBPF_OPTS(bpf_object_open_opts, open, .kconfig = "CONFIG_HZ=250\nCONFIG_NR_CPUS=8192\nCONFIG_PREEMPT_RCU=y\n");

@@ -73,7 +73,7 @@ pub fn helper_name(number: i32) -> &'static str {
 pub fn knows_helper(number: i32) -> bool {
     matches!(
         number,
-        1..=8 | 45 | 87..=89 | 93 | 94 | 112..=115 | 125 | 130..=134 | 160 | 164 | 165 | 177
+        1..=8 | 45 | 55 | 87..=89 | 93 | 94 | 112..=115 | 125 | 130..=134 | 160 | 164 | 165 | 177
             | 181 | 182 | 194 | 195 | 208
     )
 }
@@ -108,6 +108,8 @@ pub fn generic_helper<H: Host>(
         // Locks are free. Records for user space have no reader, so they are lost as on a full
         // ring.
         93 | 94 | 130..=134 => 0,
+        // An element without a counter (`get_map_perf_counter`).
+        55 => ENOENT,
         164 => for_each(host, a)?,
         181 => repeat(host, a)?,
         _ => return Ok(None),

@@ -190,6 +190,8 @@ fn rest(name: &str) -> Option<Generic> {
         | "bpf_res_spin_lock_irqsave"
         | "bpf_res_spin_unlock_irqrestore" => |_, _| Ok(0),
         "bpf_arena_alloc_pages" => |vm, a| Ok(vm.memory.arena_pages(a[2] & 0xffff_ffff)),
+        // Those at the front, which are never given out here.
+        "bpf_arena_reserve_pages" => |_, _| Ok(0),
         // Pages stay: an address is used once only.
         "bpf_arena_free_pages" => |_, _| Ok(0),
         _ => return None,

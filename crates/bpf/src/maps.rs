@@ -29,6 +29,8 @@ pub enum MapKind {
     Arena,
     /// Messages to user space, which has no reader here: they are dropped.
     Ring,
+    /// Performance counters, of which the simulated machine has none: every element is empty.
+    Counters,
 }
 
 impl MapKind {
@@ -46,6 +48,7 @@ impl MapKind {
             13 => MapKind::HashOfMaps,
             33 => MapKind::Arena,
             27 | 31 => MapKind::Ring,
+            4 => MapKind::Counters,
             _ => return None,
         })
     }
@@ -63,6 +66,7 @@ impl MapKind {
             MapKind::HashOfMaps => "hash of maps",
             MapKind::Arena => "arena",
             MapKind::Ring => "ring buffer",
+            MapKind::Counters => "performance counters",
         }
     }
     fn is_per_cpu(self) -> bool {

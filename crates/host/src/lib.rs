@@ -10,6 +10,7 @@ pub mod doctor;
 mod error;
 mod facts;
 pub mod follow;
+pub mod loaded;
 mod machine;
 pub mod marks;
 pub mod presence;

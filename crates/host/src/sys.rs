@@ -2,6 +2,7 @@
 //! uses it.
 #![allow(unsafe_code)]
 
+pub(crate) mod bpf;
 pub(crate) mod cycles;
 pub(crate) mod fork;
 pub(crate) mod hold;

@@ -17,5 +17,6 @@ mod process_tasks;
 pub mod record;
 pub mod runqueue;
 pub mod schemas;
+pub mod snapshot;
 pub mod top;
 pub mod watch;

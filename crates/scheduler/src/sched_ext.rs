@@ -28,29 +28,36 @@
 //! | `SCX_OPS_SWITCH_PARTIAL` | | every fair task counts as SCHED_EXT | |
 //! | RT and deadline tasks run above the class; `cpu_release`, `cpu_acquire` | `pick_next_task`, `put_prev_task_scx`, `switch_class` | simplified: [`above`] | `real_time_tasks_run_above_a_scheduler_in_bpf` |
 //! | flags of callbacks: those of the core (NOCLOCK, INITIAL, MIGRATED, …) too | kernel/sched/core.c, sched.h | modelled | guests: `sched-ext-objects` |
-//! | deadline servers, bypass, core scheduling, sub-schedulers | | omitted | |
+//! | the deadline server of 7.x | `ext_server` | simplified: [`server`] | `a_deadline_server_keeps_real_time_tasks_from_starving_the_class` |
+//! | bypass, core scheduling, sub-schedulers | | omitted | |
 //! | time of decisions | | the machine's costs, and a price for each instruction and each call (`bpf_thousand_ns`, `bpf_call_ns`); what the kernel does for a call has no price of its own | `instructions_and_calls_take_time` |
 
 mod above;
 mod calls;
 mod decide;
+mod groups;
 mod helpers;
 mod idle;
 mod inspect;
 mod kernel;
 mod layout;
+mod machine;
 mod ops;
 mod options;
 mod profile;
 mod queues;
+mod server;
 mod setup;
+mod snapshot;
 mod source;
 mod tasks;
 
 pub use inspect::{Callback, Inspection, KernelView, ListedMap, inspect};
+pub use machine::WORDS;
 pub use options::BpfOption;
-pub use profile::{Each, Profile, ProfileCall, WORDS};
+pub use profile::{Each, Profile, ProfileCall, ProfileSet};
 pub use schedlab_bpf::{BpfError, Btf};
+pub use snapshot::{Running, RunningMap, SnapshotError, snapshot};
 pub use source::{
     ObjectError, PROFILE, Printed, Prints, Source, build_printing, check_option, is_object,
     path_of, provide, provide_profile,
@@ -149,7 +156,7 @@ impl Scheduler for SchedExt {
             wakeups: true,
             ticks: true,
             wakers: true,
-            cpu_timers: 1,
+            cpu_timers: 2,
             global_timers: 1,
             saved: true,
             own_marks: true,
@@ -288,6 +295,10 @@ impl Scheduler for SchedExt {
 
     fn timer(&self, cx: &Cx<'_>, timer: Timer) {
         self.with(cx, |kernel| match timer {
+            Timer::Cpu(cpu, slot) if Kernel::is_server(slot) => {
+                kernel.server_due(cpu.index());
+                Ok(())
+            }
             Timer::Cpu(cpu, _) => kernel.timers_due(cpu.index()),
             _ => {
                 let next = kernel.watch();

@@ -25,6 +25,7 @@ mod scenario;
 mod seen;
 mod serve;
 mod spread;
+mod timing;
 mod trust;
 mod validation;
 mod verdict;
@@ -58,7 +59,7 @@ use crate::variant::{self, Variant};
 pub use percentile::interval_of;
 use row_errors::RowErrors;
 use schedlab_model::Ns;
-use schedlab_scheduler::{SchedulerSpec, registry};
+use schedlab_scheduler::{SchedulerSpec, registry, sched_ext};
 use schedlab_stats::Estimate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -283,11 +284,18 @@ fn row_of(
         bound: standing.bound(),
         load: standing.load(),
         first_of_load: Some(first).filter(|&first| first > 0),
+        timing: Vec::new(),
         mildness: deploy::mildness(&bound::own(plan, from), &plan.scheduler, &from.scheduler),
         deploy: bound::deployment(plan, from),
         delegation: delegated
             .map(|(delegated, metrics)| DelegationResult::from_metrics(&delegated.spec, metrics)),
     }
+}
+
+/// Places of the rows whose scheduler is an object in BPF.
+fn rows_of_objects(plans: &[RowPlan]) -> Vec<usize> {
+    let is_object = |row: &usize| sched_ext::is_object(&plans[*row].scheduler.name);
+    (0..plans.len()).filter(is_object).collect()
 }
 
 /// Programs of which some variant changes a part only: each of their tasks has a row of its own.

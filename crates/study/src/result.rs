@@ -157,6 +157,10 @@ pub struct Row {
     /// competes: they change no share of CPU time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub no_effect: Vec<NoEffect>,
+    /// Schedulers in BPF, with three seeds or more: numbers that change more with when ticks come
+    /// and with what instructions and calls cost than with seeds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timing: Vec<TimingRange>,
     /// Why the row is no setting of the first row's machine but a bound: it has more CPUs or fewer
     /// tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,6 +181,21 @@ pub struct Row {
     /// What agents did, where the scheduler ran behind them; first seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<crate::delegation::DelegationResult>,
+}
+
+/// A number that depends on timing.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct TimingRange {
+    /// What it is of.
+    pub kind: Kind,
+    /// The name of that.
+    pub subject: String,
+    /// The number.
+    pub metric: Metric,
+    /// Its least median over the seeds, of those with each kind of ticks and prices.
+    pub low: f64,
+    /// Its greatest.
+    pub high: f64,
 }
 
 /// One class of tasks, source or channel in one row.

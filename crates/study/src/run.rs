@@ -148,7 +148,10 @@ impl Bench<'_> {
 
     /// Runs everything, all plans with the first seed, then all with the second, and so on: what is
     /// finished at any time is of all plans alike. Returns the runs by plan, then by seed.
-    fn by_plan(&self, plans: &[RowPlan]) -> Result<Vec<Vec<Result<Run, StudyError>>>, StudyError> {
+    pub(crate) fn by_plan(
+        &self,
+        plans: &[RowPlan],
+    ) -> Result<Vec<Vec<Result<Run, StudyError>>>, StudyError> {
         let all = plans.len() * self.seeds.len();
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let one = |index: usize| {

@@ -8,6 +8,23 @@ for cpu in /sys/devices/system/cpu/cpu[0-9]*; do
 done
 gone() { ! pidof load; }
 asleep() { [ "$(grep -l '^State:.S' $(pidof load | sed 's,[0-9][0-9]*,/proc/&/status,g') | wc -l)" = $count ]; }
+up() { grep -q attached scx.txt || ! kill -0 $owner 2>/dev/null; }
+ended() { dmesg | grep -q 'sched_ext: .* disabled ('; }
+# fault NAME SETTINGS: the object that does what it must not; the kernel ends it.
+fault() {
+    name=$1 settings=$2
+    dmesg -c >/dev/null
+    scx /objects/faults.bpf.o $settings >scx.txt 2>&1 &
+    owner=$!
+    wait_for 60 up
+    wait_for 20 ended || bad "$name: the kernel lets it run: $(tail -n 3 scx.txt)"
+    # The reason comes on a line of its own.
+    sleep 0.2
+    dmesg | grep sched_ext >$name.dmesg
+    kill $owner
+    wait $owner
+    cat $name.dmesg
+}
 # play NAME OBJECT SETTINGS SECONDS TASK...
 play() {
     name=$1 object=$2 settings=$3 seconds=$4
@@ -16,7 +33,6 @@ play() {
     dmesg -c >/dev/null
     scx /objects/$object.bpf.o $settings >scx.txt 2>&1 &
     owner=$!
-    up() { grep -q attached scx.txt || ! kill -0 $owner 2>/dev/null; }
     wait_for 60 up
     if ! grep -q attached scx.txt; then
         wait $owner
@@ -24,6 +40,10 @@ play() {
         echo "$name: the kernel refuses it"
         tail -n 12 scx.txt
         return
+    fi
+    # What `bpf snapshot` says of the first scheduler of scx, beside what the loader has set.
+    if [ $object = scx_bpfland ] && [ ! -e snapshot.toml ]; then
+        schedlab bpf snapshot $object -o snapshot.toml || bad "no snapshot of $object"
     fi
     count=$#
     for task; do $task >/dev/null & done

@@ -4,7 +4,9 @@
 
 mod build;
 mod calls;
+mod endings;
 mod plays;
+mod snapshot;
 
 use super::catalogue::Verdict;
 use super::conformance::{self, Driver};
@@ -52,15 +54,20 @@ fn archive(store: &Store, kernel: &Kernel, shape: Shape) -> Result<Vec<u8>> {
     let folder = build::built(store, kernel)?;
     let mut archive = Archive::default();
     archive.folder("objects");
+    let ours = root().join("bpf/sim");
     for subject in SUBJECTS {
-        let own = if subject.name == plays::LOG { root().join("bpf/sim") } else { folder.clone() };
+        let own = if subject.name == plays::LOG { ours.clone() } else { folder.clone() };
         let file = own.join(format!("{}.bpf.o", subject.name));
         // Samples came one after the other.
         if file.exists() {
             archive.file(&format!("objects/{}.bpf.o", subject.name), &image::read(&file)?);
         }
     }
-    archive.file("objects/plays.sh", plays::script(shape).as_bytes());
+    let faults = format!("{}.bpf.o", plays::FAULTS);
+    archive.file(&format!("objects/{faults}"), &image::read(&ours.join(&faults))?);
+    // One CPU is enough for what ends a scheduler.
+    let faults = if shape == Shape::One { plays::faults() } else { String::new() };
+    archive.file("objects/plays.sh", (plays::script(shape) + &faults).as_bytes());
     let loader = folder.join(build::LOADER);
     archive.file(&format!("bin/{}", build::LOADER), &image::read(&loader)?);
     image::libraries(&loader, &mut archive)?;
@@ -378,6 +385,10 @@ fn judge(folder: &Path, shape: Shape) -> Result<Vec<Verdict>> {
             let both = compared(folder, subject, play, shape, refused.as_ref());
             verdicts.push(row(&mut table, &name, shape, both)?);
         }
+    }
+    verdicts.extend(snapshot::judge(folder, shape)?);
+    if shape == Shape::One {
+        verdicts.extend(endings::judge(folder, &kernel)?);
     }
     std::fs::write(folder.join("objects.md"), &table)?;
     println!("{table}");

@@ -16,6 +16,31 @@ const WIDTH: usize = 96;
 pub(crate) enum BpfCommand {
     /// List callbacks, calls, maps and options of a sched_ext object, and what the simulator lacks
     Inspect(InspectArgs),
+    /// Write the profile of a sched_ext scheduler that this kernel runs (`?profile=FILE`)
+    Snapshot(SnapshotArgs),
+}
+
+/// `schedlab bpf snapshot`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo schedlab bpf snapshot scx_bpfland -o bpfland.toml
+  schedlab compare two-hogs --scheduler 'bpf:bpfland.bpf.o?profile=bpfland.toml' --kernel-btf vmlinux
+
+The profile has the scheduler's read-only variables, which its user half sets before it loads, the \
+numbers of its struct sched_ext_ops, and the sizes of its maps. It has neither entries of maps nor \
+the programs that the user half ran: add those by hand (docs/guide/sched-ext.md).
+
+Exit codes: 0 done, 2 the scheduler does not run, or cannot be looked at, for the reason that is printed.")]
+pub(crate) struct SnapshotArgs {
+    /// Take this one: its name (/sys/kernel/sched_ext/root/ops), or that of its program
+    scheduler: String,
+    /// Write the variables that its programs change while they run, too (.data and .bss)
+    #[arg(long)]
+    state: bool,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 /// `schedlab bpf inspect`
@@ -42,7 +67,23 @@ pub(crate) struct InspectArgs {
     output: Option<PathBuf>,
 }
 
-pub(crate) fn run(BpfCommand::Inspect(args): &BpfCommand) -> anyhow::Result<Exit> {
+pub(crate) fn run(command: &BpfCommand) -> anyhow::Result<Exit> {
+    match command {
+        BpfCommand::Inspect(args) => inspect(args),
+        BpfCommand::Snapshot(args) => snapshot(args),
+    }
+}
+
+fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Exit> {
+    if let Some(path) = &args.output {
+        output::check(path)?;
+    }
+    let profile = schedlab_lab::snapshot::snapshot(&args.scheduler, args.state)?;
+    output::write(args.output.as_deref(), &profile)?;
+    Ok(Exit::Done)
+}
+
+fn inspect(args: &InspectArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }

@@ -172,6 +172,62 @@ fn a_profile_sets_up_what_the_user_half_would() {
     }
 }
 
+/// Four hogs of nice 0 and four of nice 5 on four CPUs: who gets a CPU next depends on whether all
+/// CPUs decide at once. On one CPU nothing does.
+#[test]
+fn what_depends_on_timing_is_said_with_its_range() {
+    let folder = Folder::new("bpf-timing");
+    let scenario = |name: &str, cpus: u32| {
+        let text = format!(
+            "schedulers = [\"linux-7.2\"]\nduration = \"3s\"\nrepetitions = 3\n\
+             [machine]\ncpus = {cpus}\n\
+             [[task]]\nname = \"usual\"\ncount = {cpus}\nprogram = \"hog\"\n\
+             [[task]]\nname = \"nice\"\ncount = {cpus}\nnice = 5\nprogram = \"hog\"\n"
+        );
+        let path = folder.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (one, four) = (scenario("one.toml", 1), scenario("four.toml", 4));
+    let rows = |path: &str, more: &[&str]| {
+        let words = ["compare", path, "--scheduler", "linux-7.2", "--scheduler", FAIR];
+        schedlab(&[&words[..], &["--kernel-btf", KERNEL], more].concat())
+    };
+    let ran = rows(&four, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("depends on timing"), "{}", ran.stdout);
+    let ran = rows(&four, &["--json"]);
+    let study: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert!(study["rows"][0].get("timing").is_none(), "{}", study["rows"][0]);
+    let timing = study["rows"][1]["timing"].as_array().expect("what depends on timing");
+    let share = timing.iter().find(|one| one["subject"] == "usual" && one["metric"] == "share");
+    let share = share.unwrap_or_else(|| panic!("{timing:?}"));
+    let ends = ["low", "high"].map(|end| share[end].as_f64().expect("a number"));
+    assert!(ends[0] < ends[1], "{ends:?}");
+    // A gate within the range cannot be judged; one beyond it can.
+    let middle = format!("usual share > {:.2}%", 50.0 * (ends[0] + ends[1]));
+    let ran = rows(&four, &["--fail-if", &middle]);
+    assert_eq!(ran.code, 3, "{} {}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("it depends on timing ("), "{}", ran.stdout);
+    let ran = rows(&four, &["--fail-if", "usual share > 399%"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.stdout, ran.stderr);
+    // Two seeds say nothing of how much seeds change.
+    let ran = rows(&four, &["--seeds", "2"]);
+    assert!(!ran.stdout.contains("depends on timing"), "{}", ran.stdout);
+    let ran = rows(&one, &[]);
+    assert!(ran.code == 0 && !ran.stdout.contains("depends on timing"), "{}", ran.stdout);
+}
+
+/// No machine runs this scheduler: the reason is named.
+#[test]
+fn a_scheduler_that_does_not_run_has_no_snapshot() {
+    let ran = schedlab(&["bpf", "snapshot", "scx_of_no_machine"]);
+    assert_eq!(ran.code, 2, "{}", ran.stdout);
+    let said =
+        ["sched_ext", "needs root", "lockdown", "no scheduler `scx_of_no_machine` runs here"];
+    assert!(said.iter().any(|words| ran.stderr.contains(words)), "{}", ran.stderr);
+}
+
 /// Two faults as changes of a scheduler bring them: a slice ten times as long, and a wakeup that is
 /// lost now and then.
 #[test]

@@ -315,6 +315,7 @@ mod tests {
             bound: None,
             load: None,
             first_of_load: None,
+            timing: Vec::new(),
             mildness: 0,
             deploy: None,
             scheduler: "linux-6.18".to_owned(),

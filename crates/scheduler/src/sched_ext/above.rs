@@ -2,7 +2,7 @@
 //! wait for it, and takes its next task there before the scheduler in BPF is asked.
 //!
 //! Simplified: round robin has no slices, deadline tasks are one level above real time without
-//! budgets or order by deadline, and nothing is throttled. `cpu_release` is called when a task
+//! budgets or order by deadline. `cpu_release` is called when a task
 //! above takes the CPU, `cpu_acquire` when the class looks for a task there again.
 
 use super::kernel::{Kernel, Step};
@@ -59,6 +59,21 @@ impl Above {
 
     fn level_on(&self, cpu: usize) -> u8 {
         self.cpus[cpu].running.map_or(0, |t| self.level[t])
+    }
+
+    /// Whether a deadline task is on a CPU.
+    pub(super) fn has_deadline(&self, cpu: usize) -> bool {
+        self.claimed(cpu) == DEADLINE
+    }
+
+    /// The task above the class leaves its CPU to the class, and is not queued yet.
+    pub(super) fn set_aside(&mut self, cpu: usize) -> Option<usize> {
+        self.cpus[cpu].running.take()
+    }
+
+    /// Queues it before those of its level.
+    pub(super) fn put_first(&mut self, cpu: usize, t: usize) {
+        self.queue(cpu, t, true);
     }
 
     /// The level of the most urgent task that is on a CPU.
@@ -120,6 +135,9 @@ impl Kernel {
         prev: Option<usize>,
         why: Prev,
     ) -> Step<Option<usize>> {
+        if let Some(next) = self.decide_served(cpu, prev, why)? {
+            return Ok(next);
+        }
         let own = prev.filter(|t| self.above.has(*t));
         let level = |t: Option<usize>| t.map_or(0, |t| self.above.level[t]);
         let first = self.above.cpus[cpu].waiting.first().copied();
@@ -165,7 +183,7 @@ impl Kernel {
     }
 
     /// The class has the CPU, or gets it back.
-    fn decide_below(&mut self, cpu: usize, prev: Option<usize>) -> Step<Option<usize>> {
+    pub(super) fn decide_below(&mut self, cpu: usize, prev: Option<usize>) -> Step<Option<usize>> {
         if std::mem::take(&mut self.above.cpus[cpu].released) {
             let before = self.locked.replace(cpu);
             let result = self.op(Op::CpuAcquire, cpu, &[cpu as u64, 0]);
@@ -194,6 +212,7 @@ impl Kernel {
                 self.op(Op::UpdateIdle, cpu, &[cpu as u64, 0])?;
             }
         }
+        self.gave_way(cpu);
         self.cpus[cpu].curr = None;
         self.above.cpus[cpu].held = true;
         if self.has_immed(cpu) {

@@ -24,7 +24,8 @@ pub(super) fn model(name: &str) -> Option<Model> {
         .or_else(|| choosing(name))
         .or_else(|| machine(name))
         .or_else(|| tasks(name))
-        .or_else(|| reports(name));
+        .or_else(|| reports(name))
+        .or_else(|| super::groups::walks(name));
     own.map(Model::Own).or_else(|| known_kfunc(name).map(Model::Generic))
 }
 

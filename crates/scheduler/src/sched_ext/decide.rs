@@ -38,7 +38,7 @@ impl Kernel {
             flags = 0;
         }
         self.set_cpu(t, chosen);
-        self.tasks[t].queued = true;
+        self.set_queued(t, true);
         self.waits(t);
         self.show_flags(t);
         self.op(Op::Runnable, self.vm.cpu, &[self.tasks[t].addr, flags])?;
@@ -94,7 +94,7 @@ impl Kernel {
             self.op(Op::Stopping, cpu, &[addr, 0])?;
         }
         self.op(Op::Quiescent, cpu, &[addr, flags])?;
-        self.tasks[t].queued = false;
+        self.set_queued(t, false);
         self.show_flags(t);
         self.forget(t);
         Ok(())
@@ -111,7 +111,7 @@ impl Kernel {
         if !queued {
             return Ok(());
         }
-        self.tasks[t].queued = true;
+        self.set_queued(t, true);
         self.show_flags(t);
         let addr = self.tasks[t].addr;
         self.op(Op::Runnable, cpu, &[addr, enq::CHANGED])?;

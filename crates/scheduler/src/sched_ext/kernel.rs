@@ -4,6 +4,7 @@ use super::above::Above;
 use super::calls::Model;
 use super::layout::{Layout, Place};
 use super::ops::{Op, dsq};
+use super::server::Server;
 use super::source::Printed;
 use crate::Cmd;
 use schedlab_bpf::{Host, Object, Stop, Vm, bstr, run};
@@ -127,6 +128,8 @@ pub(super) enum Direct {
 pub(super) struct Rules {
     /// `ops.dequeue` also when a task goes to a local or the global queue (7.x).
     pub(super) dequeue_always: bool,
+    /// A deadline server keeps real-time tasks from starving the class (7.0: `rq.ext_server`).
+    pub(super) server: bool,
     /// The built-in choice of an idle CPU knows caches and nodes (6.13).
     pub(super) idle_topology: bool,
 }
@@ -160,6 +163,10 @@ pub(super) struct Kernel {
     pub(super) queues: Vec<Queue>,
     pub(super) ids: BTreeMap<u64, usize>,
     pub(super) groups: Vec<u64>,
+    /// Of each group the one above it; the root has none.
+    pub(super) group_parents: Vec<Option<usize>>,
+    /// Iterators over control groups, by their address.
+    pub(super) css_iters: BTreeMap<u64, std::vec::IntoIter<u64>>,
     pub(super) idle_mask: u64,
     pub(super) smt_mask: u64,
     pub(super) online_mask: u64,
@@ -185,6 +192,8 @@ pub(super) struct Kernel {
     pub(super) cmds: Vec<Cmd>,
     pub(super) asked: u64,
     pub(super) above: Above,
+    /// The deadline server of the class, by CPU; empty: this kernel has none, or nothing is above.
+    pub(super) servers: Vec<Server>,
     /// Calls of kernel functions and helpers.
     pub(super) calls: u64,
     /// Instructions and calls that the driver was told of.
@@ -253,6 +262,8 @@ impl Kernel {
             queues: Vec::new(),
             ids: BTreeMap::new(),
             groups: Vec::new(),
+            group_parents: Vec::new(),
+            css_iters: BTreeMap::new(),
             idle_mask: 0,
             smt_mask: 0,
             online_mask: 0,
@@ -274,6 +285,7 @@ impl Kernel {
             cmds: Vec::new(),
             asked: 0,
             above: Above::default(),
+            servers: Vec::new(),
             calls: 0,
             priced: (0, 0),
             prints: false,
@@ -393,6 +405,7 @@ impl Kernel {
     }
     pub(super) fn set_cpu(&mut self, t: usize, cpu: usize) {
         if self.tasks[t].cpu != cpu {
+            self.served_elsewhere(t, cpu);
             self.tasks[t].cpu = cpu;
             self.set(self.tasks[t].addr, self.layout.cpu, cpu as u64);
             self.cmds.push(Cmd::Moved(TaskId::from(t), CpuId::from(cpu)));
@@ -440,6 +453,7 @@ impl Kernel {
         }
         self.tasks[t].exec_start = self.vm.now;
         self.tasks[t].sum_exec += ran;
+        self.charge_server(cpu, ran);
         let (addr, sum) = (self.tasks[t].addr, self.tasks[t].sum_exec);
         self.set(addr, self.layout.sum_exec, sum);
         let slice = self.slice(t);

@@ -68,6 +68,7 @@ layout! {
     queue_length = "scx_dispatch_q"."nr";
     cgroup_kn = "cgroup"."kn";
     cgroup_level = "cgroup"."level";
+    cgroup_self = "cgroup"."self";
     cgroup_self_cgroup = "cgroup"."self.cgroup";
     cgroup_ancestors = "cgroup"."ancestors";
     kn_id = "kernfs_node"."id";

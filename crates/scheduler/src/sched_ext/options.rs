@@ -92,7 +92,7 @@ fn describe(btf: &Btf, section: &DataSection, variable: &Variable) -> (String, O
     (words(btf, variable.ty), number)
 }
 
-fn read(bytes: &[u8], signed: bool) -> i128 {
+pub(super) fn read(bytes: &[u8], signed: bool) -> i128 {
     let value = bytes.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
     let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
     match signed {
@@ -102,7 +102,7 @@ fn read(bytes: &[u8], signed: bool) -> i128 {
 }
 
 /// Bytes of a number, and whether it has a sign.
-fn scalar(btf: &Btf, ty: u32) -> Option<(usize, bool)> {
+pub(super) fn scalar(btf: &Btf, ty: u32) -> Option<(usize, bool)> {
     match btf.plain_kind(ty) {
         Kind::Int(size, signed) if *size <= 8 => Some((*size as usize, *signed)),
         Kind::Enum(size, values) if *size <= 8 => {
@@ -226,7 +226,7 @@ fn set_ops(object: &mut Object, member: &str, text: &str) -> Result<(), String> 
 }
 
 /// Follows `[3].member` from a type: offset in bytes, and the type there.
-fn walk(btf: &Btf, mut ty: u32, path: &str) -> Option<(usize, u32)> {
+pub(super) fn walk(btf: &Btf, mut ty: u32, path: &str) -> Option<(usize, u32)> {
     let (mut offset, mut rest) = (0, path);
     while !rest.is_empty() {
         if let Some(inner) = rest.strip_prefix('[') {

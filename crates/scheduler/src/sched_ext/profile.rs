@@ -1,14 +1,15 @@
 //! What the user half of a scheduler sets up before it attaches: options that depend on the
 //! machine, arrays with an element for each CPU, maps of the machine's size, `syscall` programs.
 //!
-//! A profile says it in words of the machine (`cpus`, `smt`, `cpu`, `sibling`, …), so that one file
-//! serves every machine.
+//! A profile says it in words of the machine ([`super::WORDS`]), so that one file serves every
+//! machine.
 
 use super::kernel::{Kernel, Step};
+use super::machine::{At, View};
 use super::options;
 use crate::World;
 use schedlab_bpf::{Btf, Kind, Object, Stop, run};
-use schedlab_model::CpuId;
+use std::sync::Arc;
 
 /// What a user half sets up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,10 +20,21 @@ pub struct Profile {
     pub options: Vec<(String, String)>,
     /// Arrays, and the value of each CPU's element.
     pub per_cpu: Vec<(String, String)>,
+    /// Options of each CPU, cache, or pair of them.
+    pub sets: Vec<ProfileSet>,
     /// Maps, and how many entries they have.
     pub maps: Vec<(String, String)>,
     /// Programs that are run.
     pub calls: Vec<ProfileCall>,
+}
+
+/// Options that are set for each part of the machine; their names say where: `domains[llc].id`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProfileSet {
+    /// For what.
+    pub each: Each,
+    /// Options and their values.
+    pub options: Vec<(String, String)>,
 }
 
 /// A `syscall` program that is run once, or for each CPU.
@@ -36,11 +48,14 @@ pub struct ProfileCall {
     pub with_smt: bool,
     /// Once the scheduler has begun, not before.
     pub after_attach: bool,
+    /// A program that gives room for a CPU mask, and the member of its argument with the address:
+    /// what is there is filled, and `mask` is the address.
+    pub mask: Option<(String, String)>,
     /// Members of the structure that it takes, and their values.
     pub args: Vec<(String, String)>,
 }
 
-/// For what a program is run.
+/// For what a program is run, or an option set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Each {
     /// Once.
@@ -50,75 +65,14 @@ pub enum Each {
     Cpu,
     /// For each CPU with each other one of its core.
     Sibling,
-}
-
-/// Words that a value may be.
-pub const WORDS: [&str; 10] =
-    ["cpus", "cores", "llcs", "nodes", "smt", "numa", "cpu", "sibling", "llc", "node"];
-
-/// A machine, as user halves see it.
-struct View<'a> {
-    world: &'a World,
-    enumerators: schedlab_bpf::Enumerators,
-}
-
-impl View<'_> {
-    fn of(&self, cpu: usize) -> schedlab_model::CpuPlace {
-        self.world.topology.places()[cpu]
-    }
-    fn count<T: Ord>(&self, of: impl Fn(schedlab_model::CpuPlace) -> T) -> usize {
-        let all = self.world.topology.places().iter().map(|place| of(*place));
-        all.collect::<std::collections::BTreeSet<T>>().len()
-    }
-    fn cpus(&self) -> usize {
-        self.world.cpus.len()
-    }
-    fn smt(&self) -> bool {
-        self.count(|place| place.core) < self.cpus()
-    }
-    /// The CPUs that share a core with one, itself left out.
-    fn siblings(&self, cpu: usize) -> Vec<usize> {
-        let core = self.world.topology.sharing(CpuId::from(cpu), |place| place.core);
-        (0..self.cpus())
-            .filter(|other| *other != cpu && core.contains(CpuId::from(*other)))
-            .collect()
-    }
-
-    /// The value of a text, for a CPU and another one of its core.
-    fn value(&self, text: &str, at: Option<(usize, usize)>) -> Result<i128, String> {
-        let cpu = || at.map(|(cpu, _)| cpu).ok_or("has a meaning only for each CPU".to_owned());
-        let word = |text: &str| -> Result<Option<usize>, String> {
-            Ok(Some(match text {
-                "cpus" => self.cpus(),
-                "cores" => self.count(|place| place.core),
-                "llcs" => self.count(|place| place.llc),
-                "nodes" => self.count(|place| place.node),
-                "smt" => usize::from(self.smt()),
-                "numa" => usize::from(self.count(|place| place.node) > 1),
-                "cpu" => cpu()?,
-                "sibling" => at.map_or_else(|| cpu().map(|_| 0), |(_, other)| Ok(other))?,
-                "llc" => self.of(cpu()?).llc as usize,
-                "node" => self.of(cpu()?).node as usize,
-                _ => return Ok(None),
-            }))
-        };
-        if let Some(number) = options::number(text) {
-            return Ok(number);
-        }
-        if let Some(number) = word(text).map_err(|why| format!("`{text}` {why}"))? {
-            return Ok(number as i128);
-        }
-        // Flags of the kernel: those that it lacks are 0, as scx's compat layer has it.
-        let flags = text.split('|').map(str::trim);
-        if flags.clone().all(|name| name.starts_with("SCX_")) {
-            let known = flags.map(|name| self.enumerators.get(name).copied().unwrap_or(0));
-            return Ok(i128::from(known.fold(0, |all, flag| all | flag)));
-        }
-        Err(format!(
-            "`{text}` is no number, time, flag of the kernel (SCX_...) or one of {}",
-            WORDS.join(", ")
-        ))
-    }
+    /// For each NUMA node.
+    Node,
+    /// For each last-level cache.
+    Llc,
+    /// For each last-level cache with each other one, the nearest first.
+    Neighbour,
+    /// For the machine, and then each node, last-level cache, core and CPU.
+    Part,
 }
 
 impl Profile {
@@ -132,20 +86,22 @@ impl Profile {
         kernel: &Btf,
         world: &World,
     ) -> Result<(), String> {
-        let view = View { world, enumerators: kernel.enumerators() };
-        for (name, text) in &self.options {
-            let value = view.value(text, None).map_err(|why| format!("{name}: {why}"))?;
-            options::set(object, name, &value.to_string())?;
+        let enumerators = kernel.enumerators();
+        let types = object.btf.clone();
+        let view = View { topology: &world.topology, enumerators: &enumerators, types: &types };
+        set(object, &view, &self.options, &view.whole())?;
+        let own = |(name, text): &(String, String)| (format!("{name}[cpu]"), text.clone());
+        let per_cpu: Vec<_> = self.per_cpu.iter().map(own).collect();
+        for at in view.each(Each::Cpu) {
+            set(object, &view, &per_cpu, &at)?;
         }
-        for (name, text) in &self.per_cpu {
-            for cpu in 0..view.cpus() {
-                let value = view.value(text, Some((cpu, cpu)));
-                let value = value.map_err(|why| format!("{name}: {why}"))?;
-                options::set(object, &format!("{name}[{cpu}]"), &value.to_string())?;
+        for own in &self.sets {
+            for at in view.each(own.each) {
+                set(object, &view, &own.options, &at)?;
             }
         }
         for (name, text) in &self.maps {
-            let value = view.value(text, None).map_err(|why| format!("{name}: {why}"))?;
+            let value = view.value(text, &At::default()).map_err(|why| format!("{name}: {why}"))?;
             let map = object.maps.iter_mut().find(|map| map.name == *name);
             let map = map.ok_or_else(|| format!("it has no map `{name}`"))?;
             map.max = u32::try_from(value)
@@ -158,61 +114,112 @@ impl Profile {
 
     /// Runs the programs that run before the scheduler begins, or those after.
     pub(super) fn call(&self, kernel: &mut Kernel, world: &World, after: bool) -> Step {
-        let view = View { world, enumerators: schedlab_bpf::Enumerators::new() };
+        let (enumerators, object) = (schedlab_bpf::Enumerators::new(), kernel.object.clone());
+        let view =
+            View { topology: &world.topology, enumerators: &enumerators, types: &object.btf };
         for call in self.calls.iter().filter(|call| call.after_attach == after) {
             if call.with_smt && !view.smt() {
                 continue;
             }
-            let cpus = 0..view.cpus();
-            let places: Vec<Option<(usize, usize)>> = match call.each {
-                Each::Once => vec![None],
-                Each::Cpu => cpus.map(|cpu| Some((cpu, cpu))).collect(),
-                Each::Sibling => cpus
-                    .flat_map(|cpu| view.siblings(cpu).into_iter().map(move |other| (cpu, other)))
-                    .map(Some)
-                    .collect(),
-            };
-            for at in places {
-                one(kernel, call, &view, at)?;
+            for mut at in view.each(call.each) {
+                if let Some((program, member)) = &call.mask {
+                    let program = Program::find(kernel, program)?;
+                    program.run(kernel, &[], (&view, &at))?;
+                    let (place, bytes) = program.place(member)?;
+                    let address = kernel.vm.memory.read(place, bytes);
+                    let span = at.word("span").unwrap_or(0);
+                    kernel.vm.memory.set_word(address, span);
+                    at.set("mask", address);
+                }
+                let program = Program::find(kernel, &call.program)?;
+                program.run(kernel, &call.args, (&view, &at))?;
             }
         }
         Ok(())
     }
 }
 
-/// Runs a program with its arguments.
-fn one(
-    kernel: &mut Kernel,
-    call: &ProfileCall,
+/// Sets options whose names may hold places: `domains[llc].id`, `table[1..11][order]`.
+fn set(
+    object: &mut Object,
     view: &View<'_>,
-    at: Option<(usize, usize)>,
-) -> Step {
-    let object = std::sync::Arc::clone(&kernel.object);
-    let name = &call.program;
-    let stop = |why: String| Stop::new(format!("profile: {name}: {why}"));
-    let program = object.programs.iter().find(|one| one.name == *name && one.section == "syscall");
-    let program = program.ok_or_else(|| stop("there is no such `syscall` program".to_owned()))?;
-    let (context, structure) = (kernel.args, argument(&object, name));
-    for word in 0..16 {
-        kernel.vm.memory.set_word(context + 8 * word, 0);
-    }
-    for (member, text) in &call.args {
-        let value = view.value(text, at).map_err(|why| stop(format!("{member}: {why}")))?;
-        let field = structure.and_then(|ty| object.btf.member(ty, member));
-        let field = field.ok_or_else(|| stop(format!("its argument has no member `{member}`")))?;
-        let (offset, bytes) = (u64::from(field.bit / 8), object.btf.size(field.ty) as usize);
-        if offset >= 120 || !matches!(bytes, 1 | 2 | 4 | 8) {
-            return Err(stop(format!("member `{member}` is no number")));
+    options: &[(String, String)],
+    at: &At,
+) -> Result<(), String> {
+    for (name, text) in options {
+        let value = view.value(text, at).map_err(|why| format!("{name}: {why}"))?;
+        for place in view.places(name, at).map_err(|why| format!("{name}: {why}"))? {
+            options::set(object, &place, &value.to_string())?;
         }
-        kernel.vm.memory.write(context + offset, bytes, value as u64);
     }
-    let answer = run(kernel, program.start, &[context]).map_err(|why| {
-        let place = why.instruction().and_then(|at| object.place(at));
-        Stop::new(format!("profile: {name}(): {}", why.locate(place)))
-    })?;
-    match answer as u32 {
-        0 => Ok(()),
-        code => Err(stop(format!("it returned {}", code as i32))),
+    Ok(())
+}
+
+/// A `syscall` program.
+struct Program<'a> {
+    name: &'a str,
+    object: Arc<Object>,
+    entry: usize,
+    /// Where its argument lies, and of what type it is.
+    context: u64,
+    structure: Option<u32>,
+}
+
+impl<'a> Program<'a> {
+    fn find(kernel: &Kernel, name: &'a str) -> Step<Program<'a>> {
+        let object = Arc::clone(&kernel.object);
+        let is = |one: &&schedlab_bpf::Program| one.name == name && one.section == "syscall";
+        let entry = object.programs.iter().find(is).map(|program| program.start);
+        let structure = argument(&object, name);
+        let (context, entry) = (kernel.args, entry.unwrap_or(usize::MAX));
+        let program = Program { name, object, entry, context, structure };
+        match entry {
+            usize::MAX => Err(program.stop("there is no such `syscall` program".to_owned())),
+            _ => Ok(program),
+        }
+    }
+
+    fn stop(&self, why: String) -> Stop {
+        Stop::new(format!("profile: {}: {why}", self.name))
+    }
+
+    /// Where a member of its argument lies, and its bytes.
+    fn place(&self, member: &str) -> Step<(u64, usize)> {
+        let btf = &self.object.btf;
+        let found = self.structure.and_then(|ty| options::walk(btf, ty, &format!(".{member}")));
+        let (offset, ty) =
+            found.ok_or_else(|| self.stop(format!("its argument has no member `{member}`")))?;
+        let bytes = btf.size(ty) as usize;
+        if offset >= 120 || !matches!(bytes, 1 | 2 | 4 | 8) {
+            return Err(self.stop(format!("member `{member}` is no number")));
+        }
+        Ok((self.context + offset as u64, bytes))
+    }
+
+    /// Runs it with these arguments, which stay where they are, as it left them.
+    fn run(
+        &self,
+        kernel: &mut Kernel,
+        args: &[(String, String)],
+        (view, at): (&View<'_>, &At),
+    ) -> Step {
+        for word in 0..16 {
+            kernel.vm.memory.set_word(self.context + 8 * word, 0);
+        }
+        for (member, text) in args {
+            let value = view.value(text, at);
+            let value = value.map_err(|why| self.stop(format!("{member}: {why}")))?;
+            let (address, bytes) = self.place(member)?;
+            kernel.vm.memory.write(address, bytes, value as u64);
+        }
+        let answer = run(kernel, self.entry, &[self.context]).map_err(|why| {
+            let place = why.instruction().and_then(|at| self.object.place(at));
+            Stop::new(format!("profile: {}(): {}", self.name, why.locate(place)))
+        })?;
+        match answer as u32 {
+            0 => Ok(()),
+            code => Err(self.stop(format!("it returned {}", code as i32))),
+        }
     }
 }
 

@@ -75,6 +75,7 @@ pub(super) fn rules(kernel: &Btf) -> Rules {
     let custody = kernel.enumerators().contains_key("SCX_TASK_IN_CUSTODY");
     Rules {
         dequeue_always: custody,
+        server: kernel.field("rq", "ext_server").is_some(),
         idle_topology: kernel.function("scx_bpf_dsq_insert").is_some() || custody,
     }
 }
@@ -235,7 +236,9 @@ fn furnish(kernel: &mut Kernel, world: &World) -> Result<(), Stop> {
     }
     kernel.add_queue(dsq::GLOBAL)?;
     kernel.place_groups(world)?;
-    kernel.place_tasks(world)
+    kernel.place_tasks(world)?;
+    kernel.place_servers(world);
+    Ok(())
 }
 
 /// Callbacks and numbers of the scheduler's struct_ops.

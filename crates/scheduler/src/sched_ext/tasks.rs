@@ -191,6 +191,7 @@ impl Kernel {
             self.set(kn, layout.kn_id, g as u64 + 1);
             self.set(addr, layout.cgroup_self_cgroup, addr);
             self.groups.push(addr);
+            self.group_parents.push(view.parent.map(GroupId::index));
             let mut chain = vec![addr];
             let mut up = view.parent;
             while let Some(parent) = up {

@@ -342,6 +342,19 @@ fn a_scheduler_is_told_of_a_cpu_that_is_taken_and_a_profile_runs_programs() {
     };
     sched_ext::provide_profile("told", call(&[("cpu", "cpu")]));
     sched_ext::provide_profile("wrong", call(&[("cpu", "-1")]));
+    // Of the parts of the machine the last CPU comes last.
+    let room = Profile {
+        scheduler: "release".to_owned(),
+        calls: vec![ProfileCall {
+            program: "target_of_mask".to_owned(),
+            each: Each::Part,
+            mask: Some(("give_room".to_owned(), "at".to_owned())),
+            args: vec![("at".to_owned(), "mask".to_owned())],
+            ..ProfileCall::default()
+        }],
+        ..Profile::default()
+    };
+    sched_ext::provide_profile("room", room);
     sched_ext::provide_profile("unknown", call(&[("core", "cpu")]));
     let tasks = || {
         let hogs = (0..2).map(|_| hog("h", 0)).map(|mut task| {
@@ -354,9 +367,11 @@ fn a_scheduler_is_told_of_a_cpu_that_is_taken_and_a_profile_runs_programs() {
         hogs.chain([above]).collect::<Vec<_>>()
     };
     let told = clean("release?profile=told", &Machine::flat(2), tasks(), Ns::from_s(1));
+    let by_mask = clean("release?profile=room", &Machine::flat(2), tasks(), Ns::from_s(1));
     let left = clean("release", &Machine::flat(2), tasks(), Ns::from_s(1));
     // Told, the hogs have CPU 1 from the first release on; else they wait for CPU 0.
     assert!(ran(&told)[..2].iter().sum::<f64>() > 900.0, "{:?}", ran(&told));
+    assert_eq!(ran(&by_mask), ran(&told));
     assert!(ran(&left)[..2].iter().sum::<f64>() < 600.0, "{:?}", ran(&left));
     for (profile, said) in
         [("wrong", "set_target: it returned 1"), ("unknown", "its argument has no member `core`")]
@@ -385,13 +400,18 @@ fn levels_above_a_scheduler_in_bpf() {
         hog("fair", 0),
     ];
     let metrics = clean("fair", &Machine::flat(1), tasks.clone(), Ns::from_s(1));
-    assert_eq!(ran(&metrics), [800.0, 0.0, 100.0, 100.0, 0.0]);
+    // The class's server fires at 950 ms and goes before real-time tasks, of which one loses a job
+    // by that; deadline tasks go before it.
+    assert_eq!(ran(&metrics)[1..4], [0.0, 95.0, 100.0]);
+    let (low, fair) = (ran(&metrics)[0], ran(&metrics)[4]);
+    assert!((low + fair - 805.0).abs() < 0.1 && fair > 40.0, "{low} {fair}");
     assert_eq!(metrics.tasks[3].wake_latency.max(), Ns::ZERO);
     assert_eq!(metrics.tasks[2].wake_latency.max(), Ns::from_ms(1));
     // With a CPU for each of the two hogs they have one each, and the others run above one of them.
     let metrics = clean("fair", &Machine::flat(2), tasks.clone(), Ns::from_s(1));
     assert_eq!(ran(&metrics).iter().sum::<f64>(), 2_000.0);
-    assert_eq!((ran(&metrics)[2], ran(&metrics)[3], ran(&metrics)[4]), (100.0, 100.0, 0.0));
+    assert!(ran(&metrics)[2] >= 95.0 && ran(&metrics)[3] == 100.0, "{:?}", ran(&metrics));
+    assert!((40.0..110.0).contains(&ran(&metrics)[4]), "{:?}", ran(&metrics));
     assert!(ran(&metrics)[0] >= 700.0 && ran(&metrics)[1] >= 700.0, "{:?}", ran(&metrics));
     // One that leaves makes room for one that waits elsewhere.
     let once = Program::once([Op::Run(Amount::Fixed(Ns::from_ms(100)))]);
@@ -401,4 +421,49 @@ fn levels_above_a_scheduler_in_bpf() {
     // With a third CPU the fair one runs there.
     let metrics = clean("fair", &Machine::flat(3), tasks, Ns::from_s(1));
     assert!(ran(&metrics)[4] >= 800.0, "{:?}", ran(&metrics));
+}
+
+/// As the fair server beside a FIFO hog (docs/sources/linux-facts.md, G17): 54 of 1004 ms at 250
+/// Hz, the first time at 950 ms. Within 10 s that is nine times, and 14 ms of the tenth.
+#[test]
+fn a_deadline_server_keeps_real_time_tasks_from_starving_the_class() {
+    let tasks = vec![rt("rt", Policy::Fifo(50), Program::hog()), hog("fair", 0)];
+    let length = Ns::from_s(10);
+    let metrics = clean("fair", &Machine::flat(1), tasks.clone(), length);
+    let fair = ran(&metrics)[1];
+    assert!((fair - (9.0 * 54.0 + 14.0)).abs() < 0.1, "{fair}");
+    assert!((ran(&metrics)[0] + fair - 10_000.0).abs() < 1.0, "{:?}", ran(&metrics));
+    // Where the class has a CPU for itself, nothing is taken from the other.
+    let metrics = clean("fair", &Machine::flat(2), tasks, length);
+    assert_eq!(ran(&metrics), [10_000.0, 10_000.0]);
+}
+
+/// Each part of the machine once, in the words of a profile.
+#[test]
+fn a_profile_sets_options_of_each_part() {
+    let set = |each, name: &str, value: &str| sched_ext::ProfileSet {
+        each,
+        options: vec![(name.to_owned(), value.to_owned())],
+    };
+    let profile = |sets| Profile { scheduler: "fair".to_owned(), sets, ..Profile::default() };
+    // The last cache says how long slices are: 2 * 2 ms, of the second.
+    sched_ext::provide_profile(
+        "of-caches",
+        profile(vec![
+            set(Each::Llc, "slice_ns", "span-cpus * 2ms"),
+            set(Each::Llc, "offset[llc]", "llc + 1"),
+            set(Each::Once, "fifo", "smt + 1"),
+        ]),
+    );
+    sched_ext::provide_profile("outside", profile(vec![set(Each::Cpu, "offset[cpu+3]", "1")]));
+    let machine = Machine { topology: Topology::regular(1, 2, 2, 1), ..Machine::flat(4) };
+    let tasks = || (0..8).map(|_| hog("h", 0)).collect::<Vec<_>>();
+    let mut events = Vec::new();
+    let options = RunOptions::for_time(Ns::from_s(1));
+    play("fair?profile=of-caches", &machine, tasks(), &options, &mut events).expect("a run");
+    let turns = turns(&events);
+    assert!(turns[1..].iter().all(|(_, length)| *length == 8), "{turns:?}");
+    let spec = "fair?profile=outside";
+    let why = play(spec, &machine, tasks(), &options, &mut Vec::new()).unwrap_err().to_string();
+    assert!(why.contains("option `offset[4]`"), "{why}");
 }

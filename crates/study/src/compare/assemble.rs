@@ -6,6 +6,7 @@ use super::recorded::RecordedInput;
 use super::replaying::measured_by;
 use super::row_errors::RowErrors;
 use super::scenario::costs;
+use super::timing::Timing;
 use super::trust::against;
 use super::{Numbers, Options, rows};
 use crate::StudyError;
@@ -24,6 +25,8 @@ pub(super) struct Played<'a> {
     /// Of each row those of all seeds.
     pub(super) runs: &'a [Vec<Run>],
     pub(super) errors: &'a RowErrors,
+    /// What other ticks and prices gave.
+    pub(super) timing: &'a Timing,
 }
 
 impl RecordedInput {
@@ -47,11 +50,12 @@ impl RecordedInput {
         notes: Vec<String>,
         seeds: Vec<u64>,
     ) -> Result<Study, StudyError> {
-        let Played { plans, runs, errors } = *played;
+        let Played { plans, runs, errors, timing } = *played;
         let numbers = Numbers::new(options, &[]);
         let mut rows =
             rows(plans, runs, &self.classes, &|task| self.task_name(task), errors, numbers);
         no_effect::add_to(&mut rows, plans, self.known(&|task| self.share(task)));
+        timing.add_to(&mut rows, runs);
         Ok(Study {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -2,6 +2,7 @@
 //! grammar.
 
 use super::row_errors::{OfRow, RowErrors};
+use super::timing::Timing;
 use super::{Options, percentile, values};
 use crate::StudyError;
 use crate::change::{Judgement, MethodError, change};
@@ -138,6 +139,7 @@ impl<'a> Gates<'a> {
         plans: &[RowPlan],
         runs: &[Vec<Run>],
         errors: &RowErrors,
+        timing: &Timing,
         study: &Study,
     ) -> Result<Vec<Gated>, StudyError> {
         check(&self.gates, plans, self.names)?;
@@ -152,6 +154,7 @@ impl<'a> Gates<'a> {
                     own: &runs[row],
                     base: &runs[base],
                     errors,
+                    timing: (timing, row, base),
                 };
                 all.extend(asked.all(study.trusted()));
             }
@@ -221,6 +224,8 @@ struct Asked<'a> {
     own: &'a [Run],
     base: &'a [Run],
     errors: OfRow<'a>,
+    /// What other ticks and prices give, with the places of both rows.
+    timing: (&'a Timing, usize, usize),
 }
 
 /// Returns the value before a change, the error of `now` after it, and whether both are told apart.
@@ -311,7 +316,11 @@ impl Asked<'_> {
             _ => None,
         };
         evidence.lacks = evidence.lacks.or(open.as_deref());
-        let outcome = self.gate.gate.judge(&evidence);
+        let mut outcome = self.gate.gate.judge(&evidence);
+        let depends = self.by_timing(subject, method, outcome);
+        if depends.is_some() {
+            (outcome, evidence.lacks) = (GateOutcome::CannotSay, depends.as_deref());
+        }
         let mut got = metric.show(now.median);
         if let Some(before) = before {
             got = format!("{} -> {got}", metric.show(before.median));
@@ -325,6 +334,46 @@ impl Asked<'_> {
             got += &format!(": {}", evidence.lacks.unwrap_or(why));
         }
         Some(self.found(&subject.name, outcome, got))
+    }
+
+    /// Why a gate about a number that depends on timing cannot be judged: with other ticks or
+    /// prices it would be judged otherwise.
+    fn by_timing(
+        &self,
+        subject: &Subject,
+        method: MethodError,
+        outcome: GateOutcome,
+    ) -> Option<String> {
+        let ((timing, row, base), metric) = (self.timing, self.gate.gate.metric);
+        let number = (subject.kind, &*subject.name, metric);
+        let of_base = || timing.range(base, self.base, number).filter(|_| self.gate.relative());
+        let (low, high) = timing.range(row, self.own, number).or_else(of_base)?;
+        let of = |row: usize, runs: &'_ [Run], way: usize| -> Vec<f64> {
+            let tried = timing.tries(row).get(way).map_or(runs, Vec::as_slice);
+            let values = values(tried, subject.kind, &subject.name, metric).into_iter();
+            values.map(|value| method.anchored(metric, value)).collect()
+        };
+        let otherwise = |way: usize| {
+            let (mine, theirs) = (of(row, self.own, way), of(base, self.base, way));
+            let Some(now) = Estimate::from_values(mine.clone()) else { return false };
+            let (before, told_apart) = match self.gate.relative() {
+                true => {
+                    let (before, _, apart) = against(metric, &theirs, &mine, (now.median, method));
+                    (before.map(|before| before.median), apart)
+                }
+                false => (None, true),
+            };
+            let after = Some(now.median);
+            let evidence = Evidence { before, after, told_apart, lacks: None };
+            let judged = self.gate.gate.judge(&evidence);
+            judged != GateOutcome::CannotSay && judged != outcome
+        };
+        let ways = timing.tries(row).len().max(timing.tries(base).len());
+        let open = outcome != GateOutcome::CannotSay && (0..ways).any(otherwise);
+        open.then(|| {
+            let (low, high) = (metric.show(low), metric.show(high));
+            format!("it depends on timing ({low} to {high} with other ticks and prices)")
+        })
     }
 
     /// Why a percentile of so few samples says nothing.

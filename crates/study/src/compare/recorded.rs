@@ -12,6 +12,7 @@ use super::replaying::{ByMessages, ReplayFrom, replayed};
 use super::row_errors::RowErrors;
 use super::serve::{Served, Waits};
 use super::spread::Spread;
+use super::timing::Timing;
 use super::trust::{self, TRUSTED_SHARE};
 use super::validation::{self, FirstHalf};
 use super::{
@@ -559,6 +560,7 @@ fn compare_read(
         seen: options.seen.as_deref(),
     };
     let Ran { mut runs, seeds: of, refused, unfinished } = bench.run(&mut plans)?;
+    let timing = Timing::tried(&bench, options, (&plans, &of, unfinished), false)?;
     // How far to trust the rows that were finished is a matter of a few runs more.
     let stop = bench.stop.filter(|_| !options.keep_finished);
     let bench = Bench { stop, seen: None, watch: false, ..bench };
@@ -575,14 +577,13 @@ fn compare_read(
     served.iter().for_each(|server| server.add_to(&mut errors, &was));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
     let of_server = served.iter().flat_map(Served::notes);
-    let limits = spinning::notes(&plans, Some(&input.replay.workload));
+    let limits = spinning::notes(&plans, Some(&input.replay.workload)).into_iter().chain(refused);
     let notes = notes(input, client.as_ref()).into_iter().chain(of_server).chain(open);
-    let notes = notes.chain(limits).chain(refused);
-    let played = Played { plans: &plans, runs: &runs, errors: &errors };
-    let head = input.study(&played, options, notes.collect(), of)?;
+    let played = Played { plans: &plans, runs: &runs, errors: &errors, timing: &timing };
+    let head = input.study(&played, options, notes.chain(limits).collect(), of)?;
     let guess = input.guess.clone().filter(|_| served.is_none());
     let mut study = Study { self_replay: Some(replay), served, guess, unfinished, ..head };
-    study.gates = gates.judge(&plans, &runs, &errors, &study)?;
+    study.gates = gates.judge(&plans, &runs, &errors, &timing, &study)?;
     study.headline = crate::headline::headline(&study, &options.only);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {

@@ -2,6 +2,7 @@
 
 use super::gates::Gates;
 use super::row_errors::RowErrors;
+use super::timing::Timing;
 use super::{
     Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
     check_schedulers,
@@ -30,7 +31,6 @@ pub fn compare_scenario(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Study, StudyError> {
-    check_schedulers(&options.schedulers)?;
     let mut plans = plans(scenario, options)?;
     let gates = Gates::new(options, &plans, &scenario.classes)?;
     let duration = duration(scenario, options)?;
@@ -56,6 +56,7 @@ pub fn compare_scenario(
         seen: options.seen.as_deref(),
     };
     let Ran { runs, seeds, refused, unfinished } = bench.run(&mut plans)?;
+    let timing = Timing::tried(&bench, options, (&plans, &seeds, unfinished), true)?;
     // The longest of them, where runs end with their last task.
     let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
@@ -63,6 +64,7 @@ pub fn compare_scenario(
     let errors = RowErrors::of_scenario(&plans, &scenario.classes, machine.topology.cpus());
     let mut rows = rows(&plans, &runs, &scenario.classes, &name, &errors, numbers);
     no_effect::add_to(&mut rows, &plans, known(scenario));
+    timing.add_to(&mut rows, &runs);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -86,7 +88,7 @@ pub fn compare_scenario(
         fitted: scenario.fitted.clone(),
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),
     };
-    study.gates = gates.judge(&plans, &runs, &errors, &study)?;
+    study.gates = gates.judge(&plans, &runs, &errors, &timing, &study)?;
     study.headline = crate::headline::headline(&study, numbers.wanted());
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
@@ -137,6 +139,7 @@ fn input(scenario: &Scenario, machine: &Machine) -> Input {
 
 /// The rows to run: every scheduler with every variant that is for it.
 fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<RowPlan>, StudyError> {
+    check_schedulers(&options.schedulers)?;
     let extra = parse_variants(&options.variants)?;
     let specs =
         if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };

@@ -1,7 +1,7 @@
 //! Profiles of schedulers in BPF: TOML files that say what a user half sets up before it attaches.
 
 use schedlab_model::text::shown;
-use schedlab_scheduler::sched_ext::{Each, Profile, ProfileCall};
+use schedlab_scheduler::sched_ext::{Each, Profile, ProfileCall, ProfileSet};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -18,9 +18,26 @@ struct File {
     #[serde(default)]
     per_cpu: BTreeMap<String, Value>,
     #[serde(default)]
+    set: Vec<Set>,
+    #[serde(default)]
     maps: BTreeMap<String, Value>,
     #[serde(default)]
     call: Vec<Call>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Set {
+    each: EachWord,
+    options: BTreeMap<String, Value>,
+}
+
+/// A program that gives room for a CPU mask.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mask {
+    program: String,
+    member: String,
 }
 
 #[derive(Deserialize)]
@@ -33,6 +50,7 @@ struct Call {
     with_smt: bool,
     #[serde(default)]
     after_attach: bool,
+    mask: Option<Mask>,
     #[serde(default)]
     args: BTreeMap<String, Value>,
 }
@@ -44,6 +62,24 @@ enum EachWord {
     Once,
     Cpu,
     Sibling,
+    Node,
+    Llc,
+    Neighbour,
+    Part,
+}
+
+impl From<EachWord> for Each {
+    fn from(word: EachWord) -> Each {
+        match word {
+            EachWord::Once => Each::Once,
+            EachWord::Cpu => Each::Cpu,
+            EachWord::Sibling => Each::Sibling,
+            EachWord::Node => Each::Node,
+            EachWord::Llc => Each::Llc,
+            EachWord::Neighbour => Each::Neighbour,
+            EachWord::Part => Each::Part,
+        }
+    }
 }
 
 /// A number, a switch, or text.
@@ -76,19 +112,18 @@ pub(super) fn parse(text: &str) -> Result<Profile, String> {
     })?;
     let call = |call: Call| ProfileCall {
         program: call.program,
-        each: match call.each {
-            EachWord::Once => Each::Once,
-            EachWord::Cpu => Each::Cpu,
-            EachWord::Sibling => Each::Sibling,
-        },
+        each: call.each.into(),
         with_smt: call.with_smt,
         after_attach: call.after_attach,
+        mask: call.mask.map(|mask| (mask.program, mask.member)),
         args: pairs(call.args),
     };
+    let set = |set: Set| ProfileSet { each: set.each.into(), options: pairs(set.options) };
     Ok(Profile {
         scheduler: file.scheduler,
         options: pairs(file.options),
         per_cpu: pairs(file.per_cpu),
+        sets: file.set.into_iter().map(set).collect(),
         maps: pairs(file.maps),
         calls: file.call.into_iter().map(call).collect(),
     })
@@ -112,7 +147,7 @@ mod tests {
         for (text, said) in [
             ("scheduler = 1\n", "line 1"),
             ("scheduler = \"x\"\nslice = 1\n", "line 2: unknown field `slice`"),
-            ("scheduler = \"x\"\n[[call]]\nprogram = \"p\"\neach = \"node\"\n", "line 4"),
+            ("scheduler = \"x\"\n[[call]]\nprogram = \"p\"\neach = \"cluster\"\n", "line 4"),
             ("[options]\n", "missing field `scheduler`"),
         ] {
             let why = parse(text).expect_err("a fault");

@@ -8,6 +8,7 @@ use crate::guest::store::Store;
 use crate::guest::{foreign, is_installed};
 use crate::root;
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -17,11 +18,31 @@ const CLANG: &str = "clang-22";
 const CLANG_SUITES: [&str; 2] = ["bookworm", "bookworm-security"];
 /// The crates of schedulers, and of what they include. Newer ones may ask for more than the
 /// simulator has: a version is taken on purpose.
-const CRATES: [(&str, &str); 4] = [
+const CRATES: [(&str, &str); 10] = [
     ("scx_bpfland", "=1.1.4"),
     ("scx_flash", "=1.1.4"),
     ("scx_beerland", "=1.1.4"),
-    ("scx_cargo", "=1.1.4"),
+    ("scx_cosmos", "=1.1.7"),
+    ("scx_rusty", "=1.1.4"),
+    ("scx_tickless", "=1.1.4"),
+    ("scx_p2dq", "=1.1.4"),
+    ("scx_layered", "=1.1.4"),
+    ("scx_lavd", "=1.1.4"),
+    (HEADERS, "=1.1.4"),
+];
+/// The crate with the headers of all.
+const HEADERS: &str = "scx_cargo";
+/// Flags of the kernel's makefile (tools/sched_ext/Makefile of 7.2).
+const OF_KERNEL: &[&str] = &["-mcpu=v3", "-D__TARGET_ARCH_x86"];
+/// Flags of scx (`ClangInfo::determine_base_cflags` and `BpfBuilder::new` of scx_cargo 1.1.4).
+const OF_SCX: &[&str] = &[
+    "-mcpu=v4",
+    "-mllvm",
+    "-disable-ldsx",
+    "-mllvm",
+    "-disable-gotox",
+    "-D__TARGET_ARCH_x86",
+    "-D__SCX_TARGET_ARCH_x86",
 ];
 /// What is built beside objects: the program that loads them.
 pub(super) const LOADER: &str = "scx";
@@ -39,7 +60,13 @@ impl Clang {
         Ok(Clang { tree, includes: Vec::new() })
     }
 
-    fn compile(&self, source: &Path, folders: &[PathBuf], object: &Path) -> Result<()> {
+    fn compile(
+        &self,
+        source: &Path,
+        folders: &[PathBuf],
+        flags: &[&str],
+        object: &Path,
+    ) -> Result<()> {
         let at = |path: &str| self.tree.join(path);
         let llvm = at("usr/lib/llvm-22");
         let libraries = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"].map(at);
@@ -48,16 +75,7 @@ impl Clang {
         let mut clang = Command::new(at("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
         clang.arg("--library-path").arg(libraries.collect::<Vec<_>>().join(":"));
         clang.arg(llvm.join("bin/clang")).arg("-resource-dir").arg(llvm.join("lib/clang/22"));
-        // As the kernel's makefile and scx have them.
-        clang.args([
-            "-g",
-            "-O2",
-            "-mcpu=v3",
-            "-target",
-            "bpf",
-            "-mlittle-endian",
-            "-D__TARGET_ARCH_x86",
-        ]);
+        clang.args(["-g", "-O2", "-target", "bpf", "-mlittle-endian"]).args(flags);
         clang.args(["-fms-extensions", "-w"]);
         folders.iter().chain(&self.includes).for_each(|folder| {
             clang.arg("-I").arg(folder);
@@ -84,8 +102,9 @@ fn succeed(command: &mut Command, what: &str) -> Result<()> {
 /// there yet.
 pub(super) fn built(store: &Store, kernel: &Kernel) -> Result<PathBuf> {
     let folder = store.folder(&format!("objects/{}", kernel.release))?;
-    let done = folder.join("built");
-    if !done.exists() {
+    // Other crates, or other flags of them: everything is built anew.
+    let (done, wanted) = (folder.join("built"), format!("{CRATES:?} {OF_KERNEL:?} {OF_SCX:?}\n"));
+    if std::fs::read_to_string(&done).ok().as_deref() != Some(&*wanted) {
         foreign::builders()?;
         ensure!(is_installed("cargo"), "cargo is missing: it fetches the crates of schedulers");
         let work = folder.join("work");
@@ -94,7 +113,7 @@ pub(super) fn built(store: &Store, kernel: &Kernel) -> Result<PathBuf> {
         }
         build(store, kernel, &folder, &work)?;
         std::fs::remove_dir_all(work)?;
-        std::fs::write(done, "")?;
+        std::fs::write(done, wanted)?;
     }
     loader(&folder)?;
     Ok(folder)
@@ -131,6 +150,8 @@ fn build(store: &Store, kernel: &Kernel, folder: &Path, work: &Path) -> Result<(
     let headers = work.join("usr/include/x86_64-linux-gnu/linux/bpf");
     clang.includes = vec![headers, libbpf.join("include"), tree.join("tools/include/uapi")];
     samples(&clang, &tree, folder)?;
+    // It links objects, too.
+    loader(folder)?;
     crates(&clang, work, folder)
 }
 
@@ -151,7 +172,7 @@ fn samples(clang: &Clang, tree: &Path, folder: &Path) -> Result<()> {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Some(name) = name.strip_suffix(".bpf.c") else { continue };
-        clang.compile(&path, &includes, &folder.join(format!("{name}.bpf.o")))?;
+        clang.compile(&path, &includes, OF_KERNEL, &folder.join(format!("{name}.bpf.o")))?;
     }
     Ok(())
 }
@@ -186,13 +207,43 @@ fn crates(clang: &Clang, work: &Path, folder: &Path) -> Result<()> {
         }
         bail!("{folder} was not fetched")
     };
-    let headers = at("scx_cargo")?.join("bpf_h");
+    let headers = at(HEADERS)?.join("bpf_h");
     let includes = ["", "scx", "bpf-compat"].map(|name| headers.join(name));
-    for (name, _) in CRATES.iter().filter(|(name, _)| *name != "scx_cargo") {
-        let source = at(name)?.join("src/bpf/main.bpf.c");
-        clang.compile(&source, &includes, &folder.join(format!("{name}.bpf.o")))?;
+    for (name, _) in CRATES.iter().filter(|(name, _)| *name != HEADERS) {
+        scheduler(clang, (name, &at(name)?), &includes, (work, folder))?;
     }
     Ok(())
+}
+
+/// Compiles and links the sources that a crate's build script names, in its order
+/// (`BpfBuilder::add_source` keeps them sorted).
+fn scheduler(
+    clang: &Clang,
+    (name, at): (&str, &Path),
+    includes: &[PathBuf],
+    (work, folder): (&Path, &Path),
+) -> Result<()> {
+    let script = at.join("build.rs");
+    let text = std::fs::read_to_string(&script).with_context(|| script.display().to_string())?;
+    let sources: BTreeSet<&str> = sources(&text).collect();
+    ensure!(!sources.is_empty(), "{} names no source in BPF", script.display());
+    let parts = work.join("objects").join(name);
+    std::fs::create_dir_all(&parts)?;
+    let mut link = Command::new(folder.join(LOADER));
+    let object = folder.join(format!("{name}.bpf.o"));
+    link.arg("link").arg(&object);
+    for (number, source) in sources.iter().enumerate() {
+        let part = parts.join(format!("{number}.o"));
+        clang.compile(&at.join(source), includes, OF_SCX, &part)?;
+        link.arg(part);
+    }
+    succeed(&mut link, &format!("linking {name}"))
+}
+
+/// The files `*.bpf.c` in a build script.
+fn sources(script: &str) -> impl Iterator<Item = &str> {
+    let code = script.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.flat_map(|line| line.split('"')).filter(|text| text.ends_with(".bpf.c"))
 }
 
 /// Builds the loader anew: its source is in the tree.
@@ -205,4 +256,22 @@ fn loader(folder: &Path) -> Result<()> {
     }
     cc.arg(folder.join("libbpf/libbpf.a")).args(["-lelf", "-lz"]);
     succeed(&mut cc, "cc scx.c")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sources;
+
+    #[test]
+    fn sources_are_those_of_the_build_script() {
+        let script = [
+            r#"// "src/old.bpf.c""#,
+            r#".enable_intf("src/bpf/intf.h", "bpf_intf.rs")"#,
+            r#".enable_skel("src/bpf/main.bpf.c", "bpf")"#,
+            r#".add_source("src/bpf/lib/pmu.bpf.c")"#,
+        ];
+        let script = script.join("\n    ");
+        let found: Vec<&str> = sources(&script).collect();
+        assert_eq!(found, ["src/bpf/main.bpf.c", "src/bpf/lib/pmu.bpf.c"]);
+    }
 }

@@ -87,6 +87,25 @@ pub(super) const SUBJECTS: &[Subject] = &[
         not_on: None,
     },
     Subject {
+        name: "scx_cosmos",
+        settings: &[
+            "numa_enabled=0",
+            "smt_enabled=0",
+            "nr_node_ids=1",
+            "slice_ns=1000000",
+            "slice_lag=20000000",
+            "cpufreq_enabled=1",
+            "busy_threshold=0",
+            "overload_thresh_ns=1000000",
+            "all_cpus_same_capacity=1",
+            "primary_all=1",
+            "ops.flags=0x36",
+        ],
+        smt: &["smt_enabled=1"],
+        calls: SIBLINGS,
+        not_on: None,
+    },
+    Subject {
         name: "scx_flash",
         settings: &[
             "numa_disabled=1",
@@ -162,6 +181,11 @@ const fn hog(name: &'static str, nice: i8, at_us: u64) -> Actor {
 
 const fn beat(name: &'static str, at_us: u64, work_us: u64, sleep_us: u64) -> Actor {
     Actor { name, nice: 0, at_us, does: Does::Beat { work_us, sleep_us } }
+}
+
+/// A task of nice 0 that is there from the beginning.
+pub(super) const fn actor(name: &'static str, does: Does) -> Actor {
+    Actor { name, nice: 0, at_us: 0, does }
 }
 
 /// Tasks that run together.
@@ -249,6 +273,15 @@ pub(super) const PLAYS: &[Play] = &[
 /// The object that prints its callbacks; it is schedlab's (`bpf/sim`).
 pub(super) const LOG: &str = "log";
 
+/// The object that does what it must not; it is schedlab's.
+pub(super) const FAULTS: &str = "faults";
+
+/// Its faults that the verifier lets through (`bpf/sim/faults.bpf.c`): the option, and what it is.
+/// On one CPU no kernel asks for a CPU, so that a wrong one has no effect; and libbpf fills in no
+/// addresses in .rodata, which the text of fault 5 has.
+pub(super) const ENDINGS: &[(&str, &str)] =
+    &[("fault=3", "a dispatch into a queue that is not there"), ("fault=4", "a task that is lost")];
+
 /// The plays of an object on a machine.
 pub(super) fn on(subject: &Subject, shape: Shape) -> impl Iterator<Item = &'static Play> {
     let calls = subject.name == LOG;
@@ -303,6 +336,11 @@ pub(super) fn script(shape: Shape) -> String {
         }
     }
     text
+}
+
+/// The part of the script with the faults, which is the same on every machine.
+pub(super) fn faults() -> String {
+    ENDINGS.iter().map(|(set, _)| format!("fault {FAULTS}.{set} {set}\n")).collect()
 }
 
 /// The arguments of `load` for a task.

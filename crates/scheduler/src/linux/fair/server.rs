@@ -24,7 +24,7 @@ const MIN_DEFER: i64 = 1_000_000;
 
 /// One CPU's fair server. All times in ns.
 #[derive(Clone, Debug)]
-pub(in crate::linux) struct FairServer {
+pub(crate) struct FairServer {
     /// Budget of a period; 0 = switched off.
     runtime: i64,
     /// Period, and relative deadline.
@@ -48,16 +48,16 @@ pub(in crate::linux) struct FairServer {
 
 /// What a call asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in crate::linux) struct Wants {
+pub(crate) struct Wants {
     /// Choose anew on this CPU.
-    pub(in crate::linux) resched: bool,
+    pub(crate) resched: bool,
     /// The timer is to be set (`Some`) or stopped (`None`).
-    pub(in crate::linux) timer: Option<Option<Ns>>,
+    pub(crate) timer: Option<Option<Ns>>,
 }
 
 impl FairServer {
     /// A server with this budget (0 = off) for each period.
-    pub(in crate::linux) fn new(runtime: Ns, period: Ns) -> FairServer {
+    pub(crate) fn new(runtime: Ns, period: Ns) -> FairServer {
         FairServer {
             runtime: runtime.0 as i64,
             period: period.0 as i64,
@@ -73,21 +73,21 @@ impl FairServer {
     }
     /// Fair tasks go above RT ones now.
     #[inline]
-    pub(in crate::linux) fn queued(&self) -> bool {
+    pub(crate) fn queued(&self) -> bool {
         self.queued
     }
     /// Its absolute deadline, ns.
     #[inline]
-    pub(in crate::linux) fn deadline(&self) -> i64 {
+    pub(crate) fn deadline(&self) -> i64 {
         self.deadline
     }
     /// Fair execution from now on overdraws the budget after this long; `None`: it is not charged.
     #[inline]
-    pub(in crate::linux) fn left(&self) -> Option<u64> {
+    pub(crate) fn left(&self) -> Option<u64> {
         self.active.then_some(self.left.max(0) as u64)
     }
     /// The first fair task came.
-    pub(in crate::linux) fn start(&mut self, now: u64) -> Wants {
+    pub(crate) fn start(&mut self, now: u64) -> Wants {
         if self.runtime == 0 || self.active {
             return Wants::default();
         }
@@ -104,7 +104,7 @@ impl FairServer {
         self.wants(before, resched)
     }
     /// The last fair task went.
-    pub(in crate::linux) fn stop(&mut self) -> Wants {
+    pub(crate) fn stop(&mut self) -> Wants {
         let before = self.timer;
         (self.active, self.queued, self.throttled, self.deferred) = (false, false, false, false);
         self.timer = None;
@@ -112,13 +112,13 @@ impl FairServer {
     }
     /// A fair task ran for `delta` until `now`, under the server or beside it.
     #[cfg(test)]
-    pub(in crate::linux) fn charge(&mut self, delta: u64, now: u64) -> Wants {
+    pub(crate) fn charge(&mut self, delta: u64, now: u64) -> Wants {
         if self.spend(delta) { self.overdrawn(now) } else { Wants::default() }
     }
     /// The first half of it: gives whether the budget is used up, which
     /// [`overdrawn`](Self::overdrawn) must hear.
     #[inline]
-    pub(in crate::linux) fn spend(&mut self, delta: u64) -> bool {
+    pub(crate) fn spend(&mut self, delta: u64) -> bool {
         if !self.active {
             return false;
         }
@@ -126,7 +126,7 @@ impl FairServer {
         self.left <= 0
     }
     /// The second half: the budget is used up at `now`.
-    pub(in crate::linux) fn overdrawn(&mut self, now: u64) -> Wants {
+    pub(crate) fn overdrawn(&mut self, now: u64) -> Wants {
         let (before, now) = (self.timer, now as i64);
         self.timer = None;
         if self.throttled {
@@ -146,14 +146,14 @@ impl FairServer {
     /// A fair task gave way to an RT one. On a real machine a bit of fair time always passes
     /// between the tick that overdraws the budget and the switch; where the machine costs nothing,
     /// this is that bit.
-    pub(in crate::linux) fn gave_way(&mut self, now: u64) -> Wants {
+    pub(crate) fn gave_way(&mut self, now: u64) -> Wants {
         if !self.active || self.left > 0 || !self.throttled || self.deferred {
             return Wants::default();
         }
         self.overdrawn(now)
     }
     /// The CPU was idle for `delta`: that counts as served.
-    pub(in crate::linux) fn idle(&mut self, delta: u64) {
+    pub(crate) fn idle(&mut self, delta: u64) {
         if self.left < 0 {
             return;
         }
@@ -163,7 +163,7 @@ impl FairServer {
         }
     }
     /// The timer fired; `fair`: fair tasks are queued.
-    pub(in crate::linux) fn fired(&mut self, now: u64, fair: bool) -> Wants {
+    pub(crate) fn fired(&mut self, now: u64, fair: bool) -> Wants {
         let now = now as i64;
         self.timer = None;
         if !self.throttled {

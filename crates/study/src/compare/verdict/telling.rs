@@ -15,9 +15,9 @@ pub(crate) const FELT: [Metric; 4] = [
     Metric::Share,
 ];
 /// Changes below this part of the value are not worth a sentence.
-const WORTH: f64 = 0.02;
+pub(crate) const WORTH: f64 = 0.02;
 /// Times below this are noise to every user, in nanoseconds.
-const FELT_TIME: f64 = 5_000.0;
+pub(crate) const FELT_TIME: f64 = 5_000.0;
 
 /// The percentile that users see: a task with too few values for it is not in the verdict.
 pub(super) const TAIL: u32 = 99_000;
