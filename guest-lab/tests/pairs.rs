@@ -130,15 +130,14 @@ fn the_share_of_a_go_server_is_within_five_points() {
     assert!(summary.claims.0 >= 8 && summary.claims.1 == 0, "{}", table(&results));
 }
 
-/// Loops that were done with what was recorded of them, and then stood still: a thread with a date
-/// in a pool of threads (python), a backend that awaited its client before it told of its own
-/// progress (PostgreSQL), timers of a runtime that counted as what drives the loop (caddy).
+/// Loops that were done with what was recorded of them, and then stood still: a backend that
+/// awaited its client before it told of its own progress (PostgreSQL), timers of a runtime that
+/// counted as what drives the loop (caddy).
 #[test]
 fn a_loop_goes_on_when_its_recorded_work_is_done() {
-    let wanted =
-        ["7.2 python 1 CPU, idle", "6.1 postgres 1 CPU, back from nice", "6.1 caddy 1 CPU, idle"];
+    let wanted = ["6.1 postgres 1 CPU, back from nice", "6.1 caddy 1 CPU, idle"];
     let results = results_of(&folder().join("guest"), &wanted);
-    assert_eq!(results.len(), 3);
+    assert_eq!(results.len(), 2);
     for result in &results {
         assert_held(result, 3);
         assert_count_within(result, 0.2);
@@ -417,10 +416,10 @@ fn what_a_server_waits_behind_is_an_error_of_its_numbers() {
         compare_recording(&input, None, &options, &|_, _| {}).unwrap()
     };
     let all = ask(None).self_replay.unwrap().distrust;
-    assert!(all.iter().any(|doubt| doubt.contains("rustc")), "{all:?}");
+    assert!(all.iter().any(|doubt| doubt.contains("of a CPU recorded")), "{all:?}");
     let study = ask(Some("redis-server"));
     let served = study.served.unwrap();
-    assert!(served.doubts_behind.iter().any(|doubt| doubt.contains("rustc")), "{served:?}");
+    assert!(served.doubts_behind.iter().any(|doubt| all.contains(doubt)), "{served:?}");
     assert!(study.notes.iter().any(|note| note.contains("in the errors")), "{:?}", study.notes);
 }
 

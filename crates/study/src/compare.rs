@@ -25,6 +25,7 @@ mod scenario;
 mod seen;
 mod serve;
 mod spread;
+mod subjects;
 mod timing;
 mod trust;
 mod validation;

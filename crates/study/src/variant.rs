@@ -16,6 +16,7 @@
 
 mod apply;
 mod pod;
+mod scale;
 pub(crate) mod setting;
 
 pub use apply::{Applied, Subject};

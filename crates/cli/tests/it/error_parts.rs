@@ -151,7 +151,7 @@ fn every_output_names_the_largest_part() {
     let page = plain(&std::fs::read_to_string(&page).unwrap());
     let part = format!("the largest part is {largest} (");
     let subject = figure["subject"].as_str().unwrap();
-    let name = format!("error of {subject} run-queue p99, batch idle: a factor of ");
+    let name = format!("error of {subject} CPU share, batch idle: ±");
     for text in [&explained, &page] {
         assert!(text.contains(&name) && text.contains(&part), "{name}, {part}: {text}");
     }

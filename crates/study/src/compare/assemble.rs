@@ -124,7 +124,7 @@ fn title(header: &Header) -> String {
 
 /// What was predicted for a variant against a recording of it.
 fn predictions(
-    &Played { plans, runs, errors }: &Played<'_>,
+    &Played { plans, runs, errors, .. }: &Played<'_>,
     checks: &[(String, PathBuf)],
     by: Together,
 ) -> Result<Vec<Prediction>, StudyError> {

@@ -164,13 +164,7 @@ impl<'a> Beside<'a> {
 
     /// Returns by how much a share or a rate may differ from that of another such recording (95 %),
     /// in the metric's unit: two means of windows. 0 where nothing is known.
-    pub(super) fn of_mean(
-        &self,
-        kind: Kind,
-        name: &str,
-        metric: Metric,
-        tasks: &[usize],
-    ) -> f64 {
+    pub(super) fn of_mean(&self, kind: Kind, name: &str, metric: Metric, tasks: &[usize]) -> f64 {
         let of = |course: &Course| course.of(kind, name, metric, tasks);
         let Some(recorded) = of(self.recorded) else { return 0.0 };
         let replayed: Vec<Vec<f64>> =

@@ -12,6 +12,7 @@ use super::replaying::{ByMessages, ReplayFrom, replayed};
 use super::row_errors::RowErrors;
 use super::serve::{Served, Waits};
 use super::spread::Spread;
+use super::subjects::{Subjects, single};
 use super::timing::Timing;
 use super::trust::{self, TRUSTED_SHARE};
 use super::validation::{self, FirstHalf};
@@ -19,7 +20,7 @@ use super::{
     Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
     check_schedulers,
 };
-use super::{detail, parse_variants, seeds, split_classes, verdict};
+use super::{detail, parse_variants, seeds, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
 use crate::result::{SecondHalf, SelfReplay, Study};
@@ -36,9 +37,8 @@ use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
 use schedlab_trace::{FactLoss, Header, Recording};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// How many seeds when the user does not say. Each moves the ticks of the machine, of which a
 /// recording does not know when they came.
@@ -70,9 +70,8 @@ pub struct RecordedInput {
     pub(super) classes: Vec<String>,
     /// How tasks are taken together in these.
     pub(super) by: Together,
-    pids: Vec<u32>,
-    /// The tasks of each subject, which is a class or one of its tasks; made when first asked for.
-    of_subject: OnceLock<BTreeMap<String, Vec<usize>>>,
+    pub(super) pids: Vec<u32>,
+    pub(super) subjects: Subjects,
     kernel_threads: Vec<bool>,
     /// The part of the recording that was read; `None`: all of it.
     pub(super) window: Option<(Ns, Ns)>,
@@ -173,7 +172,7 @@ impl RecordedInput {
             kernel_threads: header.tasks.iter().map(|task| task.kernel).collect(),
             classes: by.names(&header),
             by,
-            of_subject: OnceLock::new(),
+            subjects: Subjects::default(),
             readings: Vec::new(),
             idle: BTreeSet::new(),
             window: None,
@@ -317,31 +316,6 @@ impl RecordedInput {
             smt_yield: SmtYield::Recorded,
             kernel_threads: &self.kernel_threads,
         }
-    }
-
-    /// A name for one task among several of its class.
-    pub(super) fn task_name(&self, task: usize) -> String {
-        format!("{}-{}", self.classes[task], self.pids[task])
-    }
-
-    /// The tasks of a subject, ascending: those of a class, or one of them.
-    pub(super) fn tasks_of(&self, subject: &str) -> &[usize] {
-        let noted = self.of_subject.get_or_init(|| {
-            let mut noted: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-            for (task, class) in self.classes.iter().enumerate() {
-                noted.entry(class.clone()).or_default().push(task);
-                noted.entry(self.task_name(task)).or_default().push(task);
-            }
-            noted
-        });
-        noted.get(subject).map_or(&[], Vec::as_slice)
-    }
-
-    /// The class of a subject, which may be one of its tasks.
-    pub(super) fn class_of(&self, subject: &str) -> String {
-        let tasks = self.tasks_of(subject).iter();
-        let task = tasks.copied().find(|task| self.task_name(*task) == subject);
-        task.map_or_else(|| subject.to_owned(), |task| self.classes[task].clone())
     }
 
     /// The CPUs that the recorded machine had set apart, as far as the recorder wrote them down.
@@ -590,15 +564,6 @@ fn compare_read(
         study.detail = Some(Box::new(input.detailed(&study, &runs, keep, &was)?));
     }
     Ok(study)
-}
-
-/// Gives the own name of a task whose class a plan changes in part only.
-fn single<'a>(
-    input: &'a RecordedInput,
-    plans: &[RowPlan],
-) -> impl Fn(usize) -> Option<String> + Sync + use<'a> {
-    let split = split_classes(plans, &input.classes);
-    move |task| split.contains(input.classes[task].as_str()).then(|| input.task_name(task))
 }
 
 #[cfg(test)]

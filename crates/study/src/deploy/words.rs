@@ -1,5 +1,6 @@
 //! What a setting is, in words.
 
+use super::target::Target;
 use super::{Changes, Step, VERSION};
 use crate::kubernetes::cpus;
 use crate::no_effect::nearest;
@@ -46,6 +47,23 @@ pub(super) fn policy(policy: Policy) -> String {
         Policy::Fifo(priority) => format!("SCHED_FIFO priority {priority}"),
         Policy::Rr(priority) => format!("SCHED_RR priority {priority}"),
         Policy::Deadline { .. } => "SCHED_DEADLINE".to_owned(),
+    }
+}
+
+/// What is to be done to a pod.
+fn of_pod(target: Target<'_>, setting: PodSetting) -> String {
+    match setting {
+        PodSetting::Requests(0) => format!("take the CPU request of {target} away"),
+        PodSetting::Requests(milli) => {
+            format!("let {target} request {} CPUs", cpus(milli))
+        }
+        PodSetting::Limits(None) => format!("take the CPU limit of {target} away"),
+        PodSetting::Limits(Some(milli)) => {
+            format!("limit {target} to {} CPUs", cpus(milli))
+        }
+        PodSetting::Conversion(how) => {
+            format!("make the weight of {target} by the {how} formula")
+        }
     }
 }
 
@@ -96,17 +114,7 @@ fn part(step: &Step<'_>) -> String {
             GroupSetting::Guest(None) => format!("run {target} without a kernel of its own"),
             GroupSetting::Guest(Some(guest)) => format!("run {guest} in {target}"),
         },
-        Setting::Pod(PodSetting::Requests(0)) => format!("take the CPU request of {target} away"),
-        Setting::Pod(PodSetting::Requests(milli)) => {
-            format!("let {target} request {} CPUs", cpus(*milli))
-        }
-        Setting::Pod(PodSetting::Limits(None)) => format!("take the CPU limit of {target} away"),
-        Setting::Pod(PodSetting::Limits(Some(milli))) => {
-            format!("limit {target} to {} CPUs", cpus(*milli))
-        }
-        Setting::Pod(PodSetting::Conversion(how)) => {
-            format!("make the weight of {target} by the {how} formula")
-        }
+        Setting::Pod(setting) => of_pod(*target, *setting),
         Setting::Machine(MachineSetting::Preempt(model)) => {
             format!("boot a kernel with preempt={}", model.name())
         }

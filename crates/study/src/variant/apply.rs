@@ -1,5 +1,6 @@
 //! Applying a variant to a workload.
 
+use super::scale::{scale, scale_draw};
 use super::{
     Clause, GroupSetting, MachineSetting, PodSetting, Setting, SourceSetting, TaskSetting, Variant,
     VariantError,
@@ -9,8 +10,8 @@ use crate::scenario::{KernelSpec, Role, SmtYield, VmSpec, absent_cpu, partition}
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
 use schedlab_model::{
-    Act, Amount, CpuRoles, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start,
-    Step, Workload,
+    Act, Amount, CpuRoles, CpuSet, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Step,
+    Workload,
 };
 use schedlab_scheduler::SchedulerSpec;
 use std::collections::BTreeSet;
@@ -474,25 +475,6 @@ fn scale_program(program: &mut Program, permille: u64) {
                 *amount = copy;
             }
         }
-    }
-}
-
-fn scale(ns: Ns, by: u64, of: u64) -> Ns {
-    Ns(u64::try_from(u128::from(ns.0) * u128::from(by) / u128::from(of)).unwrap_or(u64::MAX / 2))
-}
-
-/// Multiplies every length by `by` / `of`.
-fn scale_draw(draw: &mut Draw, by: u64, of: u64) {
-    match draw {
-        Draw::Fixed(ns) | Draw::Exponential { mean: ns } | Draw::LogNormal { median: ns, .. } => {
-            *ns = scale(*ns, by, of);
-        }
-        Draw::Uniform { low, high } => (*low, *high) = (scale(*low, by, of), scale(*high, by, of)),
-        Draw::Mix(parts) => parts.iter_mut().for_each(|(_, part)| scale_draw(part, by, of)),
-        Draw::Cycle(values) | Draw::Empirical(values) => {
-            values.iter_mut().for_each(|value| *value = scale(*value, by, of));
-        }
-        Draw::SplitMix { low, span } => (*low, *span) = (scale(*low, by, of), scale(*span, by, of)),
     }
 }
 

@@ -334,6 +334,7 @@ fn plain(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::delegation::DelegationSpec;
+    use crate::scenario::SmtYield;
     use crate::variant::Variant;
     use schedlab_model::{Ns, Program, TaskSpec};
 
@@ -383,6 +384,7 @@ mod tests {
             delegation: &DelegationSpec::default(),
             kernel: None,
             roles: Default::default(),
+            smt_yield: SmtYield::OneThread,
             kernel_threads: &[],
         };
         let applied = Variant::parse(text).unwrap().apply(&subject)?;
