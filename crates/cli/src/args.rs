@@ -253,7 +253,8 @@ mod tests {
     }
 
     /// Commands whose output is a document or a log, and no result.
-    const DOCUMENTS: [&str; 6] = ["generate", "completions", "man", "flight", "ui", "bpf inspect"];
+    const DOCUMENTS: [&str; 7] =
+        ["generate", "completions", "man", "flight", "ui", "bpf inspect", "bpf snapshot"];
 
     fn without_format(command: &clap::Command, path: &str, found: &mut Vec<String>) {
         let inner = command

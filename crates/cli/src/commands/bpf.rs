@@ -24,8 +24,8 @@ pub(crate) enum BpfCommand {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo schedlab bpf snapshot scx_bpfland -o bpfland.toml
-  schedlab compare two-hogs --scheduler 'bpf:bpfland.bpf.o?profile=bpfland.toml' --kernel-btf vmlinux
+  sudo schedlab bpf snapshot scx_bpfland -o now.toml
+  schedlab compare two-hogs --scheduler 'bpf:bpfland.bpf.o?profile=now.toml' --kernel-btf vmlinux
 
 The profile has the scheduler's read-only variables, which its user half sets before it loads, the \
 numbers of its struct sched_ext_ops, and the sizes of its maps. It has neither entries of maps nor \

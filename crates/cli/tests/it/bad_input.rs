@@ -168,7 +168,9 @@ fn inputs_that_are_not_there() {
         refused(&ran, said);
         assert_eq!(ran.stderr.matches("gone.slt").count(), 1, "named once: {ran:?}");
     }
-    refused(&schedlab(&["compare", "scenarios"]), "is a directory");
+    refused(&schedlab(&["compare", "scenarios"]), "nothing would be compared");
+    let variant = ["compare", "scenarios", "--variant", "a: x policy=idle"];
+    refused(&schedlab(&variant), "there is no recording (.slt) in it");
     refused(&schedlab(&["import", "no/such/file", "-o", "/dev/null/x.slt"]), "cannot be written");
 }
 

@@ -286,7 +286,7 @@ fn manifests_fit_the_schemas_and_their_rules_are_read() {
         .map(|line| line.strip_prefix("    ").unwrap_or_default())
         .collect();
     let folder = Folder::new("k8s");
-    let file = folder.write("flight.toml", &rules.join("\n"));
+    let file = folder.write("flight.toml", rules.join("\n"));
     let ran = schedlab(&["flight", "--check", &file]);
     assert!(ran.code == 0 && ran.stdout.contains("throttled"), "{ran:?}");
 

@@ -69,12 +69,10 @@ fn how_sure_is_that() {
     let (said, study) = answered(&[&["compare", DEMO][..], &VARIANTS].concat());
     let row = recommended(&study);
     assert!(
-        said.starts_with(
-            "Run sysbench under SCHED_IDLE (batch idle): redis-server run-queue latency p99 "
-        ),
+        said.starts_with("Run sysbench under SCHED_IDLE (batch idle): redis-server CPU share "),
         "{said}"
     );
-    assert!(said.contains(&shown(&study, row, "redis-server", "latency p99")), "{said}");
+    assert!(said.contains(&shown(&study, row, "redis-server", "share")), "{said}");
     let subjects = study["self_replay"]["subjects"].as_array().unwrap();
     let off = |subject: &Value| {
         let cells = subject["cells"].as_array().unwrap();
@@ -90,8 +88,8 @@ fn how_sure_is_that() {
     let cells = study["rows"][row]["subjects"].as_array().unwrap();
     let server = cells.iter().find(|one| one["name"] == "redis-server").unwrap();
     let cells = server["cells"].as_array().unwrap();
-    let p99 = cells.iter().find(|cell| cell["metric"] == "latency p99").unwrap();
-    let number = |field: &str| p99["change"][field].as_f64().unwrap();
+    let share = cells.iter().find(|cell| cell["metric"] == "share").unwrap();
+    let number = |field: &str| share["change"][field].as_f64().unwrap();
     let times =
         format!("the gain is {:.1} times its error", number("difference").abs() / number("error"));
     assert!(said.contains(&times), "{times}: {said}");

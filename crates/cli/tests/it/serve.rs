@@ -122,7 +122,7 @@ fn a_guess_is_said_and_only_orders_rows() {
     let text = schedlab(&compare).stdout;
     assert!(text.contains(serve), "{text}");
     let first = |text: &str| {
-        text.lines().skip_while(|line| !line.contains("CPU share")).nth(1).map(str::to_owned)
+        text.lines().skip_while(|line| !line.contains("latency p50")).nth(1).map(str::to_owned)
     };
     assert!(first(&text).is_some_and(|row| row.trim_start().starts_with("db ")), "{text}");
     let named = json(&[&compare[..], &["--serve", "db", "--json"]].concat());

@@ -341,7 +341,8 @@ mod tests {
                 let own = near.iter().filter(|at| at.word("llc") == Some(own));
                 own.map(|at| ["rank", "nth", "other"].map(|w| at.word(w).unwrap())).collect()
             };
-            assert_eq!(pairs(2), [[0, 0, 3], [1, 0, 1], [1, 1, 0]]);
+            // Both caches of the other node are one step away: the lower number comes first.
+            assert_eq!(pairs(2), [[0, 0, 3], [1, 0, 0], [1, 1, 1]]);
             let parts = view.each(Each::Part);
             assert_eq!(parts.len(), 1 + 2 + 4 + 8 + 16);
             assert_eq!(parts[2].word("span"), Some(0xff00));
