@@ -245,7 +245,7 @@ mod tests {
         value[place("data.name")..][..12].copy_from_slice(b"fair_1.1.4_x");
         value[place("data.flags")] = 6;
         // In an object as the compiler makes it every variable of a section is at 0; its loader
-        // puts in where each is. So the slice (8 bytes) and the first number of an array are one here.
+        // puts in where each is. So the slice (8 bytes) and the first number of an array are one.
         let mut rodata = vec![0; 256];
         rodata[..4].copy_from_slice(&5_000_000u32.to_le_bytes());
         let map = |name: &str, kind, max, value_type, value| RunningMap {
