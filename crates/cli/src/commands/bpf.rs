@@ -74,6 +74,7 @@ pub(crate) fn run(command: &BpfCommand) -> anyhow::Result<Exit> {
     }
 }
 
+#[cfg(feature = "machine")]
 fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output {
         output::check(path)?;
@@ -81,6 +82,17 @@ fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Exit> {
     let profile = schedlab_lab::snapshot::snapshot(&args.scheduler, args.state)?;
     output::write(args.output.as_deref(), &profile)?;
     Ok(Exit::Done)
+}
+
+#[cfg(not(feature = "machine"))]
+fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Exit> {
+    anyhow::bail!(
+        "this schedlab was built without the feature `machine`, so that it cannot look at the \
+         scheduler {} that runs: build it with --features machine{}{}",
+        shown(&args.scheduler),
+        if args.state { ", and give --state then" } else { "" },
+        if args.output.is_some() { "; nothing was written" } else { "" }
+    )
 }
 
 fn inspect(args: &InspectArgs) -> anyhow::Result<Exit> {
