@@ -72,12 +72,6 @@ pub fn link(
         vm.poison.insert(at, format!("it needs {field}, which this kernel does not have"));
         code[at].kind = Kind::Poisoned;
     }
-    for (number, section) in object.data.iter().enumerate() {
-        for (at, reference) in &section.refs {
-            let value = linker.address(&mut vm, reference, 0)?;
-            vm.memory.set_word(data[number] + *at as u64, value);
-        }
-    }
     let (without_model, absent) = (linker.without_model, linker.absent);
     vm.code = Arc::from(code);
     Ok(Linked { vm, data, without_model, absent })

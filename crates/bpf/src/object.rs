@@ -79,12 +79,12 @@ pub struct Variable {
 pub struct DataSection {
     /// Its name, such as `.rodata`.
     pub name: String,
-    /// Content.
+    /// Content. An address in it is not filled in: libbpf skips relocations of sections without
+    /// instructions (`bpf_object__elf_collect` in src/libbpf.c, 1.5), so that a program reads what
+    /// the compiler left there.
     pub data: Vec<u8>,
     /// Variables in it.
     pub variables: Vec<Variable>,
-    /// Words of it that are addresses.
-    pub refs: Vec<(usize, Ref)>,
 }
 
 /// A variable of a struct_ops section.
@@ -155,9 +155,8 @@ impl Object {
         let mut reader = Reader::new(&elf, &btf);
         let code = reader.code();
         let programs = reader.programs();
-        let (maps, mut data) = reader.maps_and_data();
+        let (maps, data) = reader.maps_and_data();
         let refs = reader.refs(&code)?;
-        reader.data_refs(&mut data);
         let maps = reader.inner_maps(maps);
         let ops = reader.struct_ops(code.len());
         let (mut relocations, mut lines) = (Vec::new(), lines::Lines::default());
@@ -327,7 +326,7 @@ impl<'a> Reader<'a> {
                 };
                 variables.retain(inside);
                 let (name, bytes) = (section.name.clone(), section.data.clone());
-                data.push(DataSection { name, data: bytes, variables, refs: Vec::new() });
+                data.push(DataSection { name, data: bytes, variables });
             }
         }
         (maps, data)
@@ -392,18 +391,6 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(refs)
-    }
-
-    fn data_refs(&self, data: &mut [DataSection]) {
-        for (index, number) in &self.data_of {
-            for relocation in &self.elf.sections[*index].relocations {
-                let at = relocation.at;
-                let Some(word) = data[*number].data.get(at..at + 8) else { continue };
-                let add = little(word) as i64;
-                let to = self.resolve(&self.elf.symbols[relocation.symbol], add);
-                data[*number].refs.push((at, to));
-            }
-        }
     }
 
     /// Entries of `values` of a map of maps.
