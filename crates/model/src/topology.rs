@@ -3,6 +3,7 @@
 use crate::CpuSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// The place of one CPU. Each number is global to the machine (two sockets do not both have core
 /// 0).
@@ -57,6 +58,12 @@ impl Topology {
     /// How many CPUs.
     pub fn cpus(&self) -> usize {
         self.places.len()
+    }
+
+    /// Whether a core has several hardware threads.
+    pub fn has_siblings(&self) -> bool {
+        let cores: BTreeSet<u32> = self.places.iter().map(|place| place.core).collect();
+        cores.len() < self.cpus()
     }
 
     /// The places in logical CPU order.

@@ -70,9 +70,7 @@ impl Machine {
 
     /// Returns whether hardware threads of one core slow each other.
     pub(crate) fn slows_siblings(&self) -> bool {
-        let cores = self.topology.places().iter().map(|place| place.core);
-        let cores: std::collections::BTreeSet<u32> = cores.collect();
-        self.smt_yield < FULL_SPEED && cores.len() < self.topology.cpus()
+        self.smt_yield < FULL_SPEED && self.topology.has_siblings()
     }
 
     /// Returns the tick period, rounded to the nanosecond.

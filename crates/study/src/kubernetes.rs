@@ -51,6 +51,11 @@ pub fn quota_of_limit(milli: u64) -> Bandwidth {
     Bandwidth { quota, period: PERIOD, burst: Ns::ZERO }
 }
 
+/// Returns the limit of a quota, in thousandths of a CPU.
+pub fn limit_of_quota(quota: &Bandwidth) -> u64 {
+    quota.quota.0 * 1000 / quota.period.0.max(1)
+}
+
 /// What becomes of shares in a control group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Conversion {

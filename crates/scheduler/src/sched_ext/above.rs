@@ -34,6 +34,14 @@ struct AboveCpu {
     released: bool,
 }
 
+/// The level of a policy; 0: that of the class, or below.
+pub(super) fn level(policy: Policy) -> u8 {
+    match policy {
+        Policy::Deadline { .. } => DEADLINE,
+        policy => policy.rt_priority(),
+    }
+}
+
 impl Above {
     pub(super) fn new(cpus: usize, tasks: usize) -> Above {
         Above { cpus: (0..cpus).map(|_| AboveCpu::default()).collect(), level: vec![0; tasks] }
@@ -41,10 +49,7 @@ impl Above {
 
     /// Notes the policy of a task.
     pub(super) fn set(&mut self, t: usize, policy: Policy) {
-        self.level[t] = match policy {
-            Policy::Deadline { .. } => DEADLINE,
-            policy => policy.rt_priority(),
-        };
+        self.level[t] = level(policy);
     }
 
     /// Whether a task is above the class.

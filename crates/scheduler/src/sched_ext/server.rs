@@ -4,6 +4,7 @@
 //! Simplified: every deadline task goes before it, whatever the deadlines, and the time in which
 //! the CPU was idle is not counted as served.
 
+use super::above;
 use super::kernel::{Kernel, Step};
 use crate::linux::{FairServer, Wants};
 use crate::{Cmd, Prev, Timer, World};
@@ -25,11 +26,8 @@ pub(super) struct Server {
 impl Kernel {
     /// Makes the servers, where the kernel has them and something is above the class.
     pub(super) fn place_servers(&mut self, world: &World) {
-        let above = |view: &crate::TaskView| {
-            view.policy.rt_priority() > 0
-                || matches!(view.policy, schedlab_model::Policy::Deadline { .. })
-        };
-        if self.rules.server && world.tasks.iter().any(above) {
+        let above = world.tasks.iter().any(|task| above::level(task.policy) > 0);
+        if self.rules.server && above {
             let one = || Server { server: FairServer::new(RUNTIME, PERIOD), queued: 0 };
             self.servers = (0..self.cpus.len()).map(|_| one()).collect();
         }

@@ -13,7 +13,6 @@ use crate::run::{Bench, RowPlan, Run};
 use schedlab_model::Ns;
 use schedlab_sim::{Costs, Machine, TickSkew};
 use schedlab_stats::Estimate;
-use std::cmp::Ordering;
 
 /// Seeds below which their spread says nothing: the median of three is the first that one outlier
 /// does not move.
@@ -146,19 +145,14 @@ impl Timing {
         (kind, name, metric): (Kind, &str, Metric),
     ) -> Option<(f64, f64)> {
         let tries = self.tries(row);
-        let base = Estimate::from_values(values(own, kind, name, metric))?;
-        let medians: Vec<f64> = tries
-            .iter()
-            .filter_map(|runs| Estimate::from_values(values(runs, kind, name, metric)))
-            .map(|estimate| estimate.median)
-            .chain([base.median])
-            .collect();
-        let (low, high) = ends(&medians)?;
-        let (least, most) = ends(&values(own, kind, name, metric))?;
+        let of = |runs: &[Run]| Estimate::from_values(values(runs, kind, name, metric));
+        let base = of(own)?;
+        let medians = tries.iter().filter_map(|runs| Some(of(runs)?.median)).chain([base.median]);
+        let Estimate { low, high, .. } = Estimate::from_values(medians.collect())?;
         // As in the verdict, less is not worth a sentence.
         let tiny = metric.unit() == Unit::Time && high - low < FELT_TIME;
         let worth = high - low >= WORTH * high.abs() && !tiny;
-        (!tries.is_empty() && worth && high - low > most - least).then_some((low, high))
+        (!tries.is_empty() && worth && high - low > base.high - base.low).then_some((low, high))
     }
 
     /// Writes into each row which of its numbers depend on timing.
@@ -181,19 +175,12 @@ impl Timing {
     }
 }
 
-/// Least and greatest of some numbers.
-fn ends(values: &[f64]) -> Option<(f64, f64)> {
-    let order = |a: &&f64, b: &&f64| a.total_cmp(b);
-    Some((*values.iter().min_by(order)?, *values.iter().max_by(order)?))
-}
-
 /// The sentence for a row: first the numbers that users feel, of these those that change most.
 fn note(all: &[TimingRange]) -> Option<String> {
     let part = |one: &TimingRange| (one.high - one.low) / one.high.abs().max(f64::MIN_POSITIVE);
     let mut order: Vec<&TimingRange> = all.iter().collect();
     let felt = |one: &TimingRange| !FELT.contains(&one.metric);
-    let most = |a: &TimingRange, b: &TimingRange| part(b).partial_cmp(&part(a));
-    order.sort_by(|a, b| felt(a).cmp(&felt(b)).then_with(|| most(a, b).unwrap_or(Ordering::Equal)));
+    order.sort_by(|a, b| felt(a).cmp(&felt(b)).then_with(|| part(b).total_cmp(&part(a))));
     let words = |one: &&TimingRange| {
         let (low, high) = (one.metric.show(one.low), one.metric.show(one.high));
         format!("{} {} {low} to {high}", one.subject, one.metric.heading())

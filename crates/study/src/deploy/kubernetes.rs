@@ -2,7 +2,7 @@
 //! command is wrapped.
 
 use super::{Changes, Target};
-use crate::kubernetes::quantity;
+use crate::kubernetes::{limit_of_quota, quantity};
 use crate::variant::{GroupSetting, PodSetting, Setting, TaskSetting};
 use schedlab_model::Policy;
 
@@ -84,7 +84,7 @@ fn add(container: &mut Container, setting: &Setting) -> bool {
             container.comments.push(
                 "its period is 100 ms (kubelet --cpu-cfs-quota-period changes it)".to_owned(),
             );
-            container.limit = Some(format!("{}m", max.quota.0 * 1000 / max.period.0.max(1)));
+            container.limit = Some(format!("{}m", limit_of_quota(max)));
         }
         Setting::Group(GroupSetting::Max(None)) => {
             container.comments.push("no resources.limits.cpu; keep the request".to_owned());

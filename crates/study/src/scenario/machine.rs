@@ -6,7 +6,6 @@ use super::kernel::{self, KernelSpec};
 use schedlab_model::text::nearest;
 use schedlab_model::{CpuRoles, CpuSet, MAX_CPUS, Ns, Topology};
 use schedlab_sim::{Costs, FULL_SPEED, LEAST_SMT_YIELD};
-use std::collections::BTreeSet;
 use toml::de::DeValue;
 
 /// The machine of a scenario.
@@ -148,8 +147,7 @@ pub enum SmtYield {
 impl SmtYield {
     /// Returns that of a machine; `given`: in thousandths.
     pub(crate) fn of(topology: &Topology, given: u16) -> SmtYield {
-        let cores: BTreeSet<u32> = topology.places().iter().map(|place| place.core).collect();
-        if cores.len() == topology.cpus() { SmtYield::OneThread } else { SmtYield::Speed(given) }
+        if topology.has_siblings() { SmtYield::Speed(given) } else { SmtYield::OneThread }
     }
 
     /// Reads a part of a CPU's speed, such as 0.6, in thousandths.

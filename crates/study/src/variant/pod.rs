@@ -5,7 +5,7 @@
 
 use super::apply::{Applied, Subject, make_group};
 use super::{PodSetting, VariantError};
-use crate::kubernetes::{Conversion, cpus, quota_of_limit, shares_of_request};
+use crate::kubernetes::{Conversion, cpus, limit_of_quota, quota_of_limit, shares_of_request};
 use crate::scenario::{shares_of_weight, weight_of_shares};
 use schedlab_model::{Bandwidth, GroupId, GroupSpec, Workload};
 use schedlab_trace::owner;
@@ -115,10 +115,8 @@ impl Applied {
         let root = self.kubepods(conversion, cpus_here);
         let groups = &self.workload.groups;
         let is_class = |group: &&GroupSpec| {
-            group.parent == Some(root) && owner::pod(&group.name).is_none() && {
-                let last = group.name.rsplit('/').next().unwrap_or_default();
-                last.trim_end_matches(".slice").rsplit('-').next() == Some(class)
-            }
+            let above = group.parent == Some(root) && owner::pod(&group.name).is_none();
+            above && is_called(group, class)
         };
         let known = groups.iter().find(is_class).map(|group| group.name.clone());
         let base = groups[root.index()].name.clone();
@@ -167,8 +165,10 @@ impl Applied {
             .filter(|group| self.workload.groups[group.index()].parent == Some(pod))
             .collect();
         let of: Vec<GroupId> = below.iter().copied().filter(|group| busy(*group)).collect();
-        let change = if limit.is_none() || of.len() == 1 { &below } else { &Vec::new() };
-        for group in change {
+        if limit.is_some() && of.len() != 1 {
+            return;
+        }
+        for group in &below {
             let spec = &mut self.workload.groups[group.index()];
             if spec.bandwidth.is_some() || of.contains(group) {
                 spec.bandwidth = limit;
@@ -209,7 +209,7 @@ impl Applied {
 /// Refuses a request above the limit, as the API does.
 fn refuse_more(pod: &Pod, shares: u64, limit: Option<Bandwidth>) -> Result<(), VariantError> {
     let Some(limit) = limit else { return Ok(()) };
-    let milli = limit.quota.0 * 1000 / limit.period.0.max(1);
+    let milli = limit_of_quota(&limit);
     // What was recorded is known to a share only.
     if shares <= shares_of_request(milli) + shares_of_request(milli) / 20 + 2 {
         return Ok(());
@@ -226,7 +226,7 @@ fn refuse_more(pod: &Pod, shares: u64, limit: Option<Bandwidth>) -> Result<(), V
 /// Returns the class of service that a pod has, as far as its CPUs decide that: what it has of
 /// memory is not recorded.
 fn class_of(was: &'static str, shares: u64, limit: Option<Bandwidth>) -> &'static str {
-    let milli = limit.map(|limit| limit.quota.0 * 1000 / limit.period.0.max(1));
+    let milli = limit.as_ref().map(limit_of_quota);
     let equal = milli.is_some_and(|milli| shares_of_request(milli).abs_diff(shares) <= shares / 20);
     match was {
         "guaranteed" if !equal => "burstable",
@@ -251,11 +251,13 @@ fn model_weight(shares: u64, conversion: Conversion) -> u32 {
 
 /// Returns the group that holds all pods.
 fn above_pods(groups: &[GroupSpec]) -> Option<GroupId> {
-    let is = |group: &GroupSpec| {
-        let last = group.name.rsplit('/').next().unwrap_or_default();
-        last.trim_end_matches(".slice").rsplit('-').next() == Some("kubepods")
-    };
-    groups.iter().position(is).map(GroupId::from)
+    groups.iter().position(|group| is_called(group, "kubepods")).map(GroupId::from)
+}
+
+/// Whether this is the last word of a group's name, as a folder or as a slice of systemd.
+fn is_called(group: &GroupSpec, word: &str) -> bool {
+    let last = group.name.rsplit('/').next().unwrap_or_default();
+    last.trim_end_matches(".slice").rsplit('-').next() == Some(word)
 }
 
 /// Returns the conversion with which the recorded groups were made: the weight of the group above
@@ -296,7 +298,8 @@ fn pods(workload: &Workload, name: &str, subject: &Subject<'_>) -> Vec<Pod> {
     }
     // All of a pod moves, not only the program that named it.
     for (task, spec) in workload.tasks.iter().enumerate() {
-        if let Some(at @ Some(_)) = Some(root(groups, spec.group))
+        let at = root(groups, spec.group);
+        if at.is_some()
             && let Some(own) = all.get_mut(&at)
         {
             own.push(task);
@@ -304,8 +307,7 @@ fn pods(workload: &Workload, name: &str, subject: &Subject<'_>) -> Vec<Pod> {
     }
     let pod = |(group, tasks): (Option<GroupId>, Vec<usize>)| {
         let known = group.and_then(|group| owner::pod(&groups[group.index()].name));
-        let class = known.as_ref().map_or("new", |pod| pod.qos);
-        let class = if class == "new" { "besteffort" } else { class };
+        let class = known.as_ref().map_or("besteffort", |pod| pod.qos);
         Pod { group, name: known.map_or_else(|| plain(name), |pod| pod.uid), class, tasks }
     };
     all.into_iter().map(pod).collect()
