@@ -373,7 +373,8 @@ pub(crate) fn tasks_of(kind: &EventKind) -> [Option<TaskId>; 2] {
 }
 
 /// Calls `change` with every task that an event names.
-pub(crate) fn each_task(kind: &mut EventKind, change: &mut dyn FnMut(&mut TaskId)) {
+#[inline]
+pub(crate) fn each_task(kind: &mut EventKind, change: &mut impl FnMut(&mut TaskId)) {
     match kind {
         EventKind::Switch { prev, next, .. } => prev.iter_mut().chain(next).for_each(change),
         EventKind::Wake { task, waker } => {

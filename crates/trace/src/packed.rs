@@ -87,6 +87,7 @@ impl Packed {
 
 /// The event with each of its tasks replaced by `task` (a recording that leaves tasks out numbers
 /// them anew).
+#[inline]
 pub fn renumber(
     event: &SchedEvent,
     mut task: impl FnMut(schedlab_model::TaskId) -> schedlab_model::TaskId,

@@ -499,8 +499,12 @@ impl super::CpuSource for BpfRing {
                 break;
             }
             let words = self.rings.four(offset);
-            out.extend(self.decoder.before(words).into_iter().flatten());
-            out.extend(self.decoder.record(words));
+            for event in self.decoder.before(words) {
+                event.into_iter().for_each(|event| out.push_back(event));
+            }
+            if let Some(event) = self.decoder.record(words) {
+                out.push_back(event);
+            }
             self.tail += 1;
         }
         self.control(TAIL).store(self.tail, Ordering::Release);

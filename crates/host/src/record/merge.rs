@@ -10,7 +10,9 @@ use super::{CpuSource, RecordSink};
 use crate::proc;
 use rustix::time::ClockId;
 use schedlab_model::{CpuId, EventKind, Fact, FactKind, Ns, PrevState, SchedEvent, TaskId, Waker};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// No name came with it.
 const NONE: Comm = [0; 16];
@@ -50,6 +52,34 @@ fn touched_queues(cpus: usize) -> Vec<VecDeque<RawEvent>> {
         queue
     };
     (0..cpus).map(|_| queue()).collect()
+}
+
+/// The times of the oldest entries of all rings that have one: on many CPUs a look at each of them
+/// for every event would be most of the work.
+struct Fronts(BinaryHeap<Reverse<(u64, usize)>>);
+
+impl Fronts {
+    fn of(times: impl Iterator<Item = Option<u64>>) -> Fronts {
+        let front = |(cpu, at): (usize, Option<u64>)| Some(Reverse((at?, cpu)));
+        Fronts(times.enumerate().filter_map(front).collect())
+    }
+
+    /// Returns the time and the CPU of the oldest entry that is not later than `horizon`; of
+    /// several, the first CPU's.
+    fn oldest(&self, horizon: u64) -> Option<(u64, usize)> {
+        self.0.peek().map(|Reverse(front)| *front).filter(|(at, _)| *at <= horizon)
+    }
+
+    /// Notes that the oldest entry was taken, and the time of the one behind it.
+    fn next(&mut self, at: Option<u64>) {
+        let Some(mut oldest) = self.0.peek_mut() else { return };
+        match at {
+            Some(at) => oldest.0.0 = at,
+            None => {
+                PeekMut::pop(oldest);
+            }
+        }
+    }
 }
 
 /// When a recording is over.
@@ -136,30 +166,27 @@ impl Merger {
     }
 
     fn hand_out_to(&mut self, horizon: u64, sink: &mut dyn RecordSink) {
+        let mut events =
+            Fronts::of(self.queues.iter().map(|queue| queue.front().map(|one| one.at)));
+        let mut facts =
+            Fronts::of(self.facts_of.iter().map(|queue| queue.front().map(|one| one.at)));
         loop {
-            let fact = self.oldest_fact(horizon);
+            let fact = facts.oldest(horizon);
             // At the same time the event comes first: a task is switched to before it does
             // anything.
-            let event = self.oldest(fact.map_or(horizon, |(at, _)| at));
-            match (event, fact) {
-                (Some((cpu, event)), _) if event.at >= self.origin => {
-                    self.hand_out(cpu, event, sink)
+            if let Some((_, cpu)) = events.oldest(fact.map_or(horizon, |(at, _)| at)) {
+                let event = self.queues[cpu].pop_front();
+                events.next(self.queues[cpu].front().map(|one| one.at));
+                if let Some(event) = event.filter(|event| event.at >= self.origin) {
+                    self.hand_out(CpuId::from(cpu), event, sink);
                 }
-                (Some(_), _) => {}
-                (None, Some((_, cpu))) => self.hand_out_fact(cpu, sink),
-                (None, None) => return,
+            } else if let Some((_, cpu)) = fact {
+                self.hand_out_fact(cpu, sink);
+                facts.next(self.facts_of[cpu].front().map(|one| one.at));
+            } else {
+                return;
             }
         }
-    }
-
-    /// The CPU with the oldest fact, and its time, when it is not later than `horizon`.
-    fn oldest_fact(&self, horizon: u64) -> Option<(u64, usize)> {
-        let fronts = self
-            .facts_of
-            .iter()
-            .enumerate()
-            .filter_map(|(cpu, queue)| Some((queue.front()?.at, cpu)));
-        fronts.min().filter(|(at, _)| *at <= horizon)
     }
 
     fn hand_out_fact(&mut self, cpu: usize, sink: &mut dyn RecordSink) {
@@ -184,21 +211,6 @@ impl Merger {
             FactKind::Lost { count } => self.facts_lost += count,
             _ => self.facts += 1,
         }
-    }
-
-    /// The oldest event of all rings, when it is not later than `horizon`. Few CPUs have events at
-    /// a time, so a plain scan of the fronts is as quick as a heap up to some tens of CPUs.
-    fn oldest(&mut self, horizon: u64) -> Option<(CpuId, RawEvent)> {
-        let fronts = self
-            .queues
-            .iter()
-            .enumerate()
-            .filter_map(|(cpu, queue)| Some((queue.front()?.at, cpu)));
-        let (at, cpu) = fronts.min()?;
-        if at > horizon {
-            return None;
-        }
-        Some((CpuId::from(cpu), self.queues[cpu].pop_front()?))
     }
 
     fn hand_out(&mut self, cpu: CpuId, event: RawEvent, sink: &mut dyn RecordSink) {

@@ -10,15 +10,19 @@ use schedlab_model::text::is_in_group;
 use schedlab_model::{CpuSet, GroupId, Nice, Ns, Policy, TaskId};
 use std::collections::{HashMap, VecDeque};
 
+/// Found several times for each event: the standard library's hash is a fifth of the recorder's CPU
+/// time.
+type Table<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
+
 /// Every task met so far.
 pub(crate) struct Tasks {
     groups: Groups,
     default_slice: Option<u64>,
     /// /proc speaks of the same thread ids as the events.
     ask: bool,
-    by_tid: HashMap<u32, TaskId>,
+    by_tid: Table<u32, TaskId>,
     /// Those that live, and those that ended a moment ago.
-    all: HashMap<TaskId, Known>,
+    all: Table<TaskId, Known>,
     next: u32,
     /// Tasks that ended (or whose thread id another one has now), and when that was learnt.
     ended: VecDeque<(TaskId, Ns)>,
@@ -56,8 +60,8 @@ impl Tasks {
             groups: Groups::new(),
             default_slice: proc::default_slice(),
             ask,
-            by_tid: HashMap::new(),
-            all: HashMap::new(),
+            by_tid: Table::default(),
+            all: Table::default(),
             next: 0,
             ended: VecDeque::new(),
             dirty: Vec::new(),

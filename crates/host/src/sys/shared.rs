@@ -56,7 +56,8 @@ impl Shared {
 
     /// Four words from `offset`, which must be a multiple of 8.
     pub(crate) fn four(&self, offset: usize) -> [u64; 4] {
-        [0, 8, 16, 24].map(|at| self.long(offset + at).load(Ordering::Relaxed))
+        let word = |at: usize| self.long(offset + at).load(Ordering::Relaxed);
+        [word(0), word(8), word(16), word(24)]
     }
 }
 

@@ -8,7 +8,6 @@ use schedlab_model::{CpuId, Ns, SchedEvent, TaskId};
 use schedlab_trace::Header;
 use schedlab_trace::analysis::follow::{Follower, Listener, Occupant, Span, ThreadState, Wait};
 use schedlab_trace::analysis::{Occupancy, throttle};
-use std::collections::BTreeMap;
 
 /// Switches that are remembered while a task waits, on all CPUs together (6 MB): who ran before
 /// them is unknown in a wait that is longer.
@@ -22,7 +21,8 @@ pub(super) struct Findings {
     /// Single waits that met a rule, with the rule's place.
     pub(super) caught: Vec<(usize, Caught)>,
     occupancy: Occupancy,
-    meanwhile: BTreeMap<TaskId, Ns>,
+    /// Of the wait that is looked at: who ran, and for how long.
+    meanwhile: Vec<(TaskId, Ns)>,
 }
 
 impl Findings {
@@ -33,7 +33,7 @@ impl Findings {
             meters,
             caught: Vec::new(),
             occupancy: Occupancy::bounded(SWITCHES),
-            meanwhile: BTreeMap::new(),
+            meanwhile: Vec::new(),
         }
     }
 
@@ -86,13 +86,15 @@ impl Listener for Findings {
         wait.each_part(|part, end| {
             if !part.throttled {
                 occupancy.over(part.cpu, part.since, end, |occupant, time| {
-                    if let Occupant::Task(task) = occupant {
-                        *self.meanwhile.entry(task).or_default() += time;
+                    let Occupant::Task(task) = occupant else { return };
+                    match self.meanwhile.iter_mut().find(|(known, _)| *known == task) {
+                        Some((_, sum)) => *sum += time,
+                        None => self.meanwhile.push((task, time)),
                     }
                 });
             }
         });
-        for (&ran, &time) in &self.meanwhile {
+        for &(ran, time) in &self.meanwhile {
             meters.delayed((wait.task, ran), header, time, wait.to);
         }
     }

@@ -2,7 +2,7 @@
 //! number of series is bounded, however many tasks come and go.
 
 use super::config::{FlightConfig, Grouping};
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::counter::{Atomic, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{
@@ -14,7 +14,7 @@ use schedlab_model::{Ns, TaskId};
 use schedlab_trace::analysis::line_name;
 use schedlab_trace::{Header, TaskInfo};
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The name of all that have no series of their own.
 const OTHERS: &str = "(others)";
@@ -46,7 +46,39 @@ fn histogram() -> Histogram {
 }
 
 type Labels = Vec<(&'static str, String)>;
-type Seconds = Counter<f64, AtomicU64>;
+type Seconds = Counter<f64, Nanoseconds>;
+
+/// A sum of times, which the recorder's thread alone adds to: no addition is lost without a lock on
+/// the bus for each of some hundred thousand a second, and none is rounded.
+#[derive(Debug, Default)]
+struct Nanoseconds(AtomicU64);
+
+impl Nanoseconds {
+    fn add(&self, time: Ns) {
+        self.0.store(self.0.load(Ordering::Relaxed).saturating_add(time.0), Ordering::Relaxed);
+    }
+
+    /// Sets a sum that is read elsewhere; it never becomes less.
+    fn set(&self, time: Ns) {
+        self.0.fetch_max(time.0, Ordering::Relaxed);
+    }
+}
+
+impl Atomic<f64> for Nanoseconds {
+    fn inc(&self) -> f64 {
+        self.inc_by(1.0)
+    }
+
+    fn inc_by(&self, by: f64) -> f64 {
+        let before = self.get();
+        self.add(Ns((by * 1e9) as u64));
+        before
+    }
+
+    fn get(&self) -> f64 {
+        seconds(Ns(self.0.load(Ordering::Relaxed)))
+    }
+}
 
 /// See the module. Copies of what is in the registry are updated by the recorder's thread.
 pub(super) struct Meters {
@@ -56,7 +88,8 @@ pub(super) struct Meters {
     run: Family<Labels, Seconds>,
     throttled: Family<Labels, Seconds>,
     delays: Family<Labels, Seconds>,
-    pairs: BTreeMap<(usize, usize), Seconds>,
+    /// By series that waited: which series ran meanwhile, [`CULPRITS`] and those of [`OTHERS`].
+    pairs: Vec<Vec<(usize, Seconds)>>,
     incidents: Family<Labels, Counter>,
     suppressed: Family<Labels, Counter>,
     events: Counter,
@@ -89,7 +122,7 @@ impl Meters {
             run: Family::default(),
             throttled: Family::default(),
             delays: Family::default(),
-            pairs: BTreeMap::new(),
+            pairs: Vec::new(),
             incidents: Family::default(),
             suppressed: Family::default(),
             events: Counter::default(),
@@ -213,10 +246,17 @@ impl Meters {
         self.throttled.remove(&labels);
         self.places.remove(&self.series[at].name);
         self.of_task.iter_mut().filter(|of| **of == Some(at)).for_each(|of| *of = None);
-        let gone = |&(waited, ran): &(usize, usize)| waited == at || ran == at;
-        let pairs: Vec<(usize, usize)> = self.pairs.keys().copied().filter(gone).collect();
-        for (waited, ran) in pairs {
-            self.pairs.remove(&(waited, ran));
+        let mut gone = Vec::new();
+        for (waited, pairs) in self.pairs.iter_mut().enumerate() {
+            pairs.retain(|&(ran, _)| {
+                let stays = waited != at && ran != at;
+                if !stays {
+                    gone.push((waited, ran));
+                }
+                stays
+            });
+        }
+        for (waited, ran) in gone {
             let labels = self.pair(&self.series[waited].name, &self.series[ran].name);
             self.delays.remove(&labels);
         }
@@ -230,7 +270,7 @@ impl Meters {
     pub(super) fn ran(&mut self, task: TaskId, header: &Header, time: Ns, now: Ns) {
         let at = self.series_of(task, header, now);
         self.series[at].used = now;
-        self.series[at].run.inc_by(seconds(time));
+        self.series[at].run.inner().add(time);
     }
 
     /// Counts a wait, and for how long a limit held it up.
@@ -245,7 +285,7 @@ impl Meters {
         series.used = now;
         series.waits.observe(seconds(length));
         if throttled > Ns::ZERO {
-            series.throttled.inc_by(seconds(throttled));
+            series.throttled.inner().add(throttled);
         }
     }
 
@@ -259,22 +299,30 @@ impl Meters {
     ) {
         let waited = self.series_of(waited, header, now);
         let mut ran = self.series_of(ran, header, now);
-        // Nearly always: counting the culprits of each wait was a ninth of the recorder's CPU time.
-        if let Some(seen) = self.pairs.get(&(waited, ran)) {
-            seen.inc_by(seconds(time));
+        if self.delay(waited, ran, time) {
             return;
         }
-        if self.pairs.range((waited, 0)..=(waited, usize::MAX)).count() >= CULPRITS {
+        if self.pairs.get(waited).is_some_and(|pairs| pairs.len() >= CULPRITS) {
             ran = self.series_named(OTHERS.to_owned(), now);
-            if let Some(seen) = self.pairs.get(&(waited, ran)) {
-                seen.inc_by(seconds(time));
+            if self.delay(waited, ran, time) {
                 return;
             }
         }
         let labels = self.pair(&self.series[waited].name, &self.series[ran].name);
         let new = self.delays.get_or_create_owned(&labels);
-        new.inc_by(seconds(time));
-        self.pairs.insert((waited, ran), new);
+        new.inner().add(time);
+        if waited >= self.pairs.len() {
+            self.pairs.resize_with(waited + 1, Vec::new);
+        }
+        self.pairs[waited].push((ran, new));
+    }
+
+    /// Adds to the time of a pair of series, if it is counted already.
+    fn delay(&self, waited: usize, ran: usize, time: Ns) -> bool {
+        let pairs = self.pairs.get(waited).map_or(&[][..], Vec::as_slice);
+        let seen = pairs.iter().find(|(other, _)| *other == ran);
+        seen.iter().for_each(|(_, sum)| sum.inner().add(time));
+        seen.is_some()
     }
 
     /// Counts an incident of a rule, and whether it has no recording because of `at-most`.
@@ -295,8 +343,8 @@ impl Meters {
     /// Sets what is read rather than counted: own CPU time and stolen time so far, and what
     /// recordings take.
     pub(super) fn read(&self, own: Ns, stolen: Ns, disk: u64) {
-        self.own.inc_by((seconds(own) - self.own.get()).max(0.0));
-        self.stolen.inc_by((seconds(stolen) - self.stolen.get()).max(0.0));
+        self.own.inner().set(own);
+        self.stolen.inner().set(stolen);
         self.disk.set(i64::try_from(disk).unwrap_or(i64::MAX));
     }
 }

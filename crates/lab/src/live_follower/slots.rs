@@ -1,8 +1,9 @@
 //! Numbers for the tasks of a recording that has no end: those of ended tasks are used again, so
 //! that tables stay as large as the tasks that live.
 
+use foldhash::fast::FixedState;
 use schedlab_model::{Ns, TaskId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// A task's last switch follows its end, and rings of other CPUs may lag (host/src/record/tasks.rs
 /// forgets after the same time).
@@ -11,9 +12,9 @@ const AFTER_THE_END: Ns = Ns(2_000_000_000);
 /// From the recorder's task ids, which are never used again, to places in tables.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    by_id: BTreeMap<TaskId, TaskId>,
+    by_id: HashMap<TaskId, TaskId, FixedState>,
     /// The latest task of each thread id.
-    by_tid: BTreeMap<u32, TaskId>,
+    by_tid: HashMap<u32, TaskId, FixedState>,
     free: Vec<TaskId>,
     made: u32,
     /// Tasks that ended, in order, and when; their thread ids.

@@ -1,10 +1,11 @@
 //! Follows the events of a recording until one of its conditions is met.
 
 use super::stop_conditions::{Caught, StopCondition, StopConditions, StretchKind};
-use schedlab_model::{CpuId, EventKind, GroupId, Ns, SchedEvent, TaskId};
+use foldhash::fast::FixedState;
+use schedlab_model::{EventKind, GroupId, Ns, SchedEvent, TaskId};
 use schedlab_study::serve::Server;
 use schedlab_trace::{GroupInfo, TaskInfo};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stretch {
@@ -16,6 +17,8 @@ struct Stretch {
 #[derive(Clone, Debug, Default)]
 struct Track {
     now: Option<Stretch>,
+    /// Whether it is on a CPU, also when its stretch is not known.
+    on_cpu: bool,
     /// Indexes of conditions.
     watched: Vec<usize>,
     info: Option<TaskInfo>,
@@ -34,10 +37,16 @@ pub(crate) struct StopWatcher {
     conditions: Vec<StopCondition>,
     own_process: u32,
     groups: Vec<GroupInfo>,
-    tasks: BTreeMap<TaskId, Track>,
-    running: BTreeMap<CpuId, TaskId>,
-    /// A stretch that is longer than its limit already: its task, the condition, its beginning.
-    overdue: Option<(TaskId, usize, Ns)>,
+    tracks: Vec<Track>,
+    /// The place of each task in `tracks`, and places that are free again: the tasks of a recorder
+    /// that has no end are any number.
+    places: HashMap<TaskId, usize, FixedState>,
+    free: Vec<usize>,
+    /// The place of the task on each CPU.
+    running: Vec<Option<usize>>,
+    /// A stretch that is longer than its limit already: its task's place, the condition, its
+    /// beginning.
+    overdue: Option<(usize, usize, Ns)>,
     caught: Option<(usize, Caught)>,
 }
 
@@ -65,8 +74,10 @@ impl StopWatcher {
             conditions: until.0.clone(),
             own_process,
             groups: Vec::new(),
-            tasks: BTreeMap::new(),
-            running: BTreeMap::new(),
+            tracks: Vec::new(),
+            places: HashMap::default(),
+            free: Vec::new(),
+            running: Vec::new(),
             overdue: None,
             caught: None,
         }
@@ -76,7 +87,7 @@ impl StopWatcher {
     pub(crate) fn set(&mut self, until: &StopConditions) {
         self.conditions.clone_from(&until.0);
         (self.overdue, self.caught) = (None, None);
-        for track in self.tasks.values_mut() {
+        for track in &mut self.tracks {
             let info = track.info.as_ref();
             track.watched = info.map_or_else(Vec::new, |info| {
                 watched(&self.conditions, &self.groups, self.own_process, info)
@@ -101,7 +112,7 @@ impl StopWatcher {
         self.overdue = None;
         let caught = self.caught.take().map(|(_, caught)| caught);
         let Some(caught) = caught.filter(|caught| caught.length.is_none()) else { return };
-        for track in self.tasks.values_mut().filter(|track| track.task() == caught.task) {
+        for track in self.tracks.iter_mut().filter(|track| track.task() == caught.task) {
             track.now = None;
         }
     }
@@ -112,7 +123,13 @@ impl StopWatcher {
             true => Vec::new(),
             false => watched(&self.conditions, &self.groups, self.own_process, info),
         };
-        let track = self.tasks.entry(id).or_default();
+        let place = *self.places.entry(id).or_insert_with(|| {
+            self.free.pop().unwrap_or_else(|| {
+                self.tracks.push(Track::default());
+                self.tracks.len() - 1
+            })
+        });
+        let track = &mut self.tracks[place];
         (track.watched, track.info) = (watched, (!stand_in).then(|| info.clone()));
     }
 
@@ -128,7 +145,9 @@ impl StopWatcher {
         let at = event.at;
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
-                self.running.remove(&event.cpu);
+                let prev = prev.and_then(|prev| self.place(prev));
+                let next = next.and_then(|next| self.place(next));
+                self.occupy(event.cpu.index(), prev, next);
                 if let Some(prev) = prev {
                     let measure = match prev_state.is_runnable() {
                         Some(true) => Some(StretchKind::Wait),
@@ -138,31 +157,37 @@ impl StopWatcher {
                     self.turn(prev, at, measure);
                 }
                 if let Some(next) = next {
-                    self.running.insert(event.cpu, next);
                     self.turn(next, at, Some(StretchKind::Run));
                 }
             }
             EventKind::Wake { task, .. } => {
                 // A wakeup of a task that runs or waits already changes nothing.
-                let blocked =
-                    |track: &Track| track.now.is_none_or(|now| now.measure == StretchKind::Block);
-                if self.tasks.get(&task).is_some_and(blocked)
-                    && !self.running.values().any(|&t| t == task)
-                {
-                    self.turn(task, at, Some(StretchKind::Wait));
+                let blocked = |track: &Track| {
+                    !track.on_cpu && track.now.is_none_or(|now| now.measure == StretchKind::Block)
+                };
+                let place = self.place(task);
+                if let Some(place) = place.filter(|&place| blocked(&self.tracks[place])) {
+                    self.turn(place, at, Some(StretchKind::Wait));
                 }
             }
-            EventKind::New { task, .. } => self.turn(task, at, Some(StretchKind::Wait)),
+            EventKind::New { task, .. } => {
+                if let Some(place) = self.place(task) {
+                    self.turn(place, at, Some(StretchKind::Wait));
+                }
+            }
             EventKind::Exit { task } => {
+                let Some(place) = self.place(task) else { return };
                 // The task runs its last steps; its end is no block.
-                self.turn(task, at, None);
-                if self.overdue.is_none_or(|(overdue, ..)| overdue != task) {
-                    self.tasks.remove(&task);
+                self.turn(place, at, None);
+                if self.overdue.is_none_or(|(overdue, ..)| overdue != place) {
+                    self.forget(task, place);
                 }
             }
             // A lost event may have ended any stretch.
             EventKind::Lost { .. } => {
-                self.tasks.values_mut().for_each(|track| track.now = None);
+                for track in &mut self.tracks {
+                    (track.now, track.on_cpu) = (None, false);
+                }
                 self.running.clear();
                 self.overdue = None;
             }
@@ -170,9 +195,40 @@ impl StopWatcher {
         }
     }
 
-    /// Ends the stretch of `task` at `at`, and begins one of kind `measure`.
-    fn turn(&mut self, task: TaskId, at: Ns, measure: Option<StretchKind>) {
-        let Some(track) = self.tasks.get_mut(&task) else { return };
+    fn place(&self, task: TaskId) -> Option<usize> {
+        self.places.get(&task).copied()
+    }
+
+    /// Notes which task is on a CPU from now on, after `prev`. Another one that was there has left
+    /// it unseen: in which stretch it is, is not known.
+    fn occupy(&mut self, cpu: usize, prev: Option<usize>, next: Option<usize>) {
+        if cpu >= self.running.len() {
+            self.running.resize(cpu + 1, None);
+        }
+        if let Some(before) = std::mem::replace(&mut self.running[cpu], next) {
+            self.tracks[before].on_cpu = false;
+            if Some(before) != prev {
+                self.tracks[before].now = None;
+            }
+        }
+        if let Some(next) = next {
+            self.tracks[next].on_cpu = true;
+        }
+    }
+
+    /// Forgets a task that ended.
+    fn forget(&mut self, task: TaskId, place: usize) {
+        self.places.remove(&task);
+        for on in self.running.iter_mut().filter(|on| **on == Some(place)) {
+            *on = None;
+        }
+        self.tracks[place] = Track::default();
+        self.free.push(place);
+    }
+
+    /// Ends the stretch of the task at `place` at `at`, and begins one of kind `measure`.
+    fn turn(&mut self, place: usize, at: Ns, measure: Option<StretchKind>) {
+        let track = &mut self.tracks[place];
         let ended = std::mem::replace(
             &mut track.now,
             measure.map(|measure| Stretch { measure, since: at }),
@@ -194,8 +250,8 @@ impl StopWatcher {
         if self.caught.is_some() {
             return;
         }
-        if let Some((task, condition, since)) = self.overdue {
-            let track = self.tasks.get(&task).cloned().unwrap_or_default();
+        if let Some((place, condition, since)) = self.overdue {
+            let track = &self.tracks[place];
             if track.now.is_none_or(|stretch| stretch.since != since) {
                 self.overdue = None;
             } else if now.saturating_sub(since)
@@ -206,7 +262,7 @@ impl StopWatcher {
             }
             return;
         }
-        for (&id, track) in &self.tasks {
+        for (place, track) in self.tracks.iter().enumerate() {
             let Some(stretch) = track.now else { continue };
             let length = now.saturating_sub(stretch.since);
             let met = |&&at: &&usize| {
@@ -214,7 +270,7 @@ impl StopWatcher {
                 condition.measure == stretch.measure && length > condition.limit
             };
             if let Some(&condition) = track.watched.iter().find(met) {
-                self.overdue = Some((id, condition, stretch.since));
+                self.overdue = Some((place, condition, stretch.since));
                 return;
             }
         }
@@ -223,5 +279,59 @@ impl StopWatcher {
     /// Returns a condition about blocking, if there is one: it needs to know when tasks are woken.
     pub(crate) fn needs_wakeups(until: &StopConditions) -> Option<&StopCondition> {
         until.0.iter().find(|condition| condition.measure == StretchKind::Block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::{CpuId, PrevState, Waker};
+
+    /// A recorder that has no end meets any number of tasks.
+    #[test]
+    fn places_of_ended_tasks_are_used_again() {
+        let mut watcher = StopWatcher::new(&"job wait > 10ms".parse().unwrap(), 99);
+        let switch = |us: u64, prev: Option<u32>, next: Option<u32>| {
+            let (prev, next) = (prev.map(TaskId), next.map(TaskId));
+            let kind = EventKind::Switch { prev, prev_state: PrevState::Dead, next };
+            SchedEvent { at: Ns::from_us(us), cpu: CpuId(0), kind }
+        };
+        for id in 0..10_000u32 {
+            let at = u64::from(id) * 100;
+            watcher.task(TaskId(id), &TaskInfo::unknown(id + 1, id + 1, "job"), false);
+            let created = EventKind::New { task: TaskId(id), parent: None };
+            watcher.event(&SchedEvent { at: Ns::from_us(at), cpu: CpuId(0), kind: created });
+            watcher.event(&switch(at + 10, id.checked_sub(1), Some(id)));
+            let exit = EventKind::Exit { task: TaskId(id) };
+            watcher.event(&SchedEvent { at: Ns::from_us(at + 50), cpu: CpuId(0), kind: exit });
+        }
+        assert!(watcher.tracks.len() < 4, "{} places", watcher.tracks.len());
+        assert_eq!(watcher.caught(), None);
+        watcher.task(TaskId(10_000), &TaskInfo::unknown(7, 7, "job"), false);
+        let created = EventKind::New { task: TaskId(10_000), parent: None };
+        watcher.event(&SchedEvent { at: Ns::from_ms(2_000), cpu: CpuId(0), kind: created });
+        watcher.event(&switch(2_011_000, None, Some(10_000)));
+        let caught = watcher.caught().expect("a wait of 11 ms");
+        assert_eq!((caught.task.1, caught.length), (7, Some(Ns::from_ms(11))));
+    }
+
+    /// The switch away from the task was not seen: that it runs is not believed for ever.
+    #[test]
+    fn a_task_that_left_its_cpu_unseen_is_followed_again() {
+        let mut watcher = StopWatcher::new(&"job wait > 10ms".parse().unwrap(), 99);
+        for (id, name) in [(0, "job"), (1, "batch"), (2, "other")] {
+            watcher.task(TaskId(id), &TaskInfo::unknown(id + 1, id + 1, name), false);
+        }
+        let event = |ms: u64, kind| SchedEvent { at: Ns::from_ms(ms), cpu: CpuId(0), kind };
+        let switch = |prev: u32, next: u32| EventKind::Switch {
+            prev: Some(TaskId(prev)),
+            prev_state: PrevState::Runnable,
+            next: Some(TaskId(next)),
+        };
+        watcher.event(&event(1, switch(1, 0)));
+        watcher.event(&event(2, switch(1, 2)));
+        watcher.event(&event(5, EventKind::Wake { task: TaskId(0), waker: Waker::HardIrq }));
+        watcher.event(&event(16, switch(2, 0)));
+        assert_eq!(watcher.caught().expect("a wait of 11 ms").length, Some(Ns::from_ms(11)));
     }
 }

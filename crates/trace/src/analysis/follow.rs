@@ -507,6 +507,11 @@ impl Follower {
                 (life.state, life.cpu) = (ThreadState::Running, cpu);
             }
         }
+        if let Some(Occupant::Task(there)) = self.cpus[cpu.index()]
+            && Some(there) != prev
+        {
+            self.left_unseen(there, cpu);
+        }
         self.cpus[cpu.index()] = Some(next.into());
         out.occupied(cpu, self.now, next.into());
         if let Some(prev) = prev {
@@ -520,6 +525,16 @@ impl Follower {
         }
         if let Some(next) = next {
             self.start(next, cpu, out);
+        }
+    }
+
+    /// Another task leaves the CPU on which this one was: its own switch was not seen, and for how
+    /// long it ran is not known. (In a file such gaps are mended when it is read; a stream has no
+    /// file, and a task left running would have all time from then on.)
+    fn left_unseen(&mut self, task: TaskId, cpu: CpuId) {
+        let life = &mut self.tasks[task.index()];
+        if life.state == ThreadState::Running && life.cpu == cpu {
+            (life.state, life.since) = (ThreadState::Unknown, self.now);
         }
     }
 

@@ -24,6 +24,14 @@ impl Default for Occupancy {
     }
 }
 
+/// Returns the place of the first switch after `from`. Most waits are over after a few switches, so
+/// the last ones are looked at before all are searched.
+fn first_after(log: &VecDeque<(Ns, Occupant)>, from: Ns) -> usize {
+    const LAST: usize = 8;
+    let before = log.iter().rev().take(LAST).position(|&(at, _)| at <= from);
+    before.map_or_else(|| log.partition_point(|&(at, _)| at <= from), |back| log.len() - back)
+}
+
 impl Occupancy {
     /// Returns one that keeps `max` switches, and [`KEEP`] more between two looks: a stream without
     /// an end may have a task that waits without an end. Before them every CPU's occupant is
@@ -54,7 +62,7 @@ impl Occupancy {
     pub fn over(&self, cpu: CpuId, from: Ns, to: Ns, mut each: impl FnMut(Occupant, Ns)) {
         let empty = VecDeque::new();
         let log = self.cpus.get(cpu.index()).unwrap_or(&empty);
-        let first = log.partition_point(|&(at, _)| at <= from);
+        let first = first_after(log, from);
         let mut who = if first > 0 { log[first - 1].1 } else { Occupant::Unknown };
         let mut since = from;
         for &(at, next) in log.range(first..) {

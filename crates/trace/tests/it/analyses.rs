@@ -2,8 +2,8 @@
 
 use crate::common::{header, switch, wake};
 use schedlab_model::{
-    Bandwidth, CpuId, CpuSet, EventKind, GroupId, GroupSpec, Ns, Policy, PrevState, SchedEvent,
-    TaskId, Waker,
+    Bandwidth, CpuId, CpuSet, EventKind, EventSink, GroupId, GroupSpec, Ns, Policy, PrevState,
+    SchedEvent, TaskId, Waker,
 };
 use schedlab_trace::analysis::blame::{Blame, Culprit};
 use schedlab_trace::analysis::conservation::{Conservation, allowed};
@@ -85,6 +85,27 @@ fn states_add_up_to_lifetimes() {
     assert_eq!(times(0), [350, 0, 650, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(times(1), [55, 30, 10, 0, 805, 0, 0, 0, 0, 100]);
     assert_eq!((found.lifetime(0), found.lifetime(1)), (Ns(1_000), Ns(1_000)));
+}
+
+/// Of a stream whose kernel does not show every switch (a virtual machine that hides its own agent
+/// does that) the CPU time that is known is counted, and no task runs for ever.
+#[test]
+fn a_task_that_left_its_cpu_unseen_does_not_run_on() {
+    let header = header(1, 3);
+    let states = States::new(&header, &all(), By::Thread);
+    let mut followed = Followed::new(3, 1, states);
+    for event in [
+        switch(100, 0, Some(1), R, Some(0)),
+        // Task 0 went without a word.
+        switch(300, 0, Some(2), S, Some(1)),
+        switch(400, 0, Some(1), R, Some(0)),
+        switch(450, 0, Some(0), S, Some(1)),
+    ] {
+        followed.event(&event);
+    }
+    let found = followed.finish(Ns(500));
+    let run = |line| found.time(line, ThreadState::Running);
+    assert_eq!((run(0), run(1)), (Ns(50), Ns(250)));
 }
 
 #[test]
