@@ -5,7 +5,7 @@ use hdrhistogram::iterators::{HistogramIterator, recorded};
 use schedlab_model::Ns;
 use std::borrow::Cow;
 
-/// So many different durations are kept as a list, with 16 bytes each; more as a histogram, which
+/// So many different durations are kept as a list, with 6 bytes each; more as a histogram, which
 /// has 70 KB or more. A recording of a large machine has thousands of distributions of some
 /// hundreds of values.
 const FEW: usize = 4_096;
@@ -39,10 +39,36 @@ enum Counts {
 /// Buckets that are not empty.
 #[derive(Clone, Debug, Default)]
 struct List {
-    /// The largest value of each and its count, ascending.
-    sorted: Vec<(u64, u32)>,
-    /// The largest values of the buckets of durations that are not sorted in yet.
-    fresh: Vec<u64>,
+    /// Ascending.
+    sorted: Vec<Bucket>,
+    /// The numbers of the buckets of durations that are not sorted in yet.
+    fresh: Vec<u16>,
+}
+
+/// A bucket and its count, in 6 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    number: u16,
+    count: [u16; 2],
+}
+
+impl Bucket {
+    fn new(number: u16, count: u32) -> Bucket {
+        Bucket { number, count: [count as u16, (count >> 16) as u16] }
+    }
+
+    fn count(self) -> u32 {
+        u32::from(self.count[0]) | u32::from(self.count[1]) << 16
+    }
+
+    /// Its largest value and its count.
+    fn told(self) -> (u64, u32) {
+        (top(self.number), self.count())
+    }
+
+    fn add(&mut self, count: u32) {
+        *self = Bucket::new(self.number, self.count().saturating_add(count));
+    }
 }
 
 impl Default for Counts {
@@ -51,30 +77,56 @@ impl Default for Counts {
     }
 }
 
-/// The largest value of the bucket of a duration.
-fn top(duration: u64) -> u64 {
+/// The number of the bucket of a duration up to [`LONGEST`]: fewer than 2^16.
+fn number(duration: u64) -> u16 {
     if duration < EXACT {
-        return duration;
+        return duration as u16;
     }
     let shift = duration.ilog2() - (EXACT.ilog2() - 1);
-    (((duration >> shift) + 1) << shift) - 1
+    // The upper half of the octave's numbers: the lower half are those of the octave below.
+    (u64::from(shift) * (EXACT / 2) + (duration >> shift)) as u16
 }
 
-/// Two lists of buckets as one; each is ascending, and the first may be empty. The second may have
-/// a bucket several times.
-fn merged(one: &[(u64, u32)], two: &[(u64, u32)]) -> Vec<(u64, u32)> {
-    let mut all: Vec<(u64, u32)> = Vec::with_capacity(one.len() + two.len());
-    let (mut first, mut second) = (0, 0);
-    while first < one.len() || second < two.len() {
-        let is_first = second == two.len() || first < one.len() && one[first].0 <= two[second].0;
-        let next = if is_first { one[first] } else { two[second] };
-        *(if is_first { &mut first } else { &mut second }) += 1;
-        match all.last_mut() {
-            Some((top, count)) if *top == next.0 => *count = count.saturating_add(next.1),
-            _ => all.push(next),
+/// The largest value of the bucket with a number.
+fn top(number: u16) -> u64 {
+    let number = u64::from(number);
+    if number < EXACT {
+        return number;
+    }
+    let shift = number / (EXACT / 2) - 1;
+    ((number - shift * (EXACT / 2) + 1) << shift) - 1
+}
+
+/// Adds buckets, which ascend and may come several times, to a list that ascends.
+fn merge(list: &mut Vec<Bucket>, more: impl DoubleEndedIterator<Item = Bucket> + Clone) {
+    let (mut at, mut new, mut before) = (0, 0, None);
+    for bucket in more.clone() {
+        while list.get(at).is_some_and(|known| known.number < bucket.number) {
+            at += 1;
+        }
+        let known = list.get(at).is_some_and(|known| known.number == bucket.number);
+        let again = before.replace(bucket.number) == Some(bucket.number);
+        new += usize::from(!known && !again);
+    }
+    let mut from = list.len();
+    list.reserve_exact(new);
+    list.resize(from + new, Bucket::new(0, 0));
+    // From the largest on, so that nothing is overwritten that is still to be read.
+    let mut to = list.len();
+    for bucket in more.rev() {
+        while from > 0 && list[from - 1].number > bucket.number {
+            (from, to) = (from - 1, to - 1);
+            list[to] = list[from];
+        }
+        if from > 0 && list[from - 1].number == bucket.number {
+            list[from - 1].add(bucket.count());
+        } else if list.get(to).is_some_and(|last| last.number == bucket.number) {
+            list[to].add(bucket.count());
+        } else {
+            to -= 1;
+            list[to] = bucket;
         }
     }
-    all
 }
 
 impl List {
@@ -88,21 +140,19 @@ impl List {
     }
 
     /// All of them, ascending.
-    fn settled(&self) -> Cow<'_, [(u64, u32)]> {
+    fn settled(&self) -> Cow<'_, [Bucket]> {
         if self.fresh.is_empty() {
             return Cow::Borrowed(&self.sorted);
         }
-        let mut fresh: Vec<(u64, u32)> = self.fresh.iter().map(|&top| (top, 1)).collect();
-        fresh.sort_unstable();
-        Cow::Owned(merged(&self.sorted, &fresh))
+        let mut all = self.clone();
+        all.settle();
+        Cow::Owned(all.sorted)
     }
 
     fn settle(&mut self) {
-        if let Cow::Owned(all) = self.settled() {
-            self.sorted = all;
-            self.sorted.shrink_to_fit();
-            self.fresh.clear();
-        }
+        self.fresh.sort_unstable();
+        merge(&mut self.sorted, self.fresh.iter().map(|&one| Bucket::new(one, 1)));
+        self.fresh.clear();
     }
 }
 
@@ -110,7 +160,7 @@ impl Counts {
     fn add(&mut self, duration: u64) {
         match self {
             Counts::Few(list) => {
-                list.fresh.push(top(duration));
+                list.fresh.push(number(duration));
                 if list.is_due() {
                     list.settle();
                     self.grow();
@@ -131,8 +181,8 @@ impl Counts {
     fn many(&mut self) {
         if let Counts::Few(list) = self {
             let mut histogram = Histogram::new(3).expect("3 significant digits are supported");
-            for (top, count) in list.settled().iter() {
-                add_to(&mut histogram, *top, *count);
+            for (top, count) in list.settled().iter().map(|bucket| bucket.told()) {
+                add_to(&mut histogram, top, count);
             }
             *self = Counts::Many(Box::new(histogram));
         }
@@ -145,14 +195,16 @@ impl Counts {
                 own.fresh.extend_from_slice(&theirs.fresh);
                 if !theirs.sorted.is_empty() {
                     own.settle();
-                    own.sorted = merged(&own.sorted, &theirs.sorted);
+                    merge(&mut own.sorted, theirs.sorted.iter().copied());
                 } else if own.is_due() {
                     own.settle();
                 }
                 self.grow();
             }
             (Counts::Many(own), Counts::Few(theirs)) => {
-                theirs.settled().iter().for_each(|(top, count)| add_to(own, *top, *count));
+                for (top, count) in theirs.settled().iter().map(|bucket| bucket.told()) {
+                    add_to(own, top, count);
+                }
             }
             (Counts::Many(own), Counts::Many(theirs)) => {
                 own.add(&**theirs).expect("both resize themselves");
@@ -167,7 +219,8 @@ impl Counts {
     fn len(&self) -> u64 {
         match self {
             Counts::Few(List { sorted, fresh }) => {
-                sorted.iter().map(|(_, count)| u64::from(*count)).sum::<u64>() + fresh.len() as u64
+                let counts = sorted.iter().map(|bucket| u64::from(bucket.count()));
+                counts.sum::<u64>() + fresh.len() as u64
             }
             Counts::Many(histogram) => histogram.len(),
         }
@@ -180,11 +233,11 @@ impl Counts {
             Counts::Few(list) => {
                 let rank = ((q * self.len() as f64).ceil() as u64).max(1);
                 let (list, mut seen) = (list.settled(), 0);
-                let reached = list.iter().find(|(_, count)| {
-                    seen += u64::from(*count);
+                let reached = list.iter().find(|bucket| {
+                    seen += u64::from(bucket.count());
                     seen >= rank
                 });
-                reached.or(list.last()).map_or(0, |(top, _)| *top)
+                reached.or(list.last()).map_or(0, |bucket| top(bucket.number))
             }
         }
     }
@@ -205,7 +258,7 @@ fn add_to(histogram: &mut Histogram<u32>, duration: u64, count: u32) {
 /// See [`Counts::buckets`].
 enum Buckets<'a> {
     /// The list, and the place of the next.
-    Few(Cow<'a, [(u64, u32)]>, usize),
+    Few(Cow<'a, [Bucket]>, usize),
     Many(Box<HistogramIterator<'a, u32, recorded::Iter>>),
 }
 
@@ -216,7 +269,7 @@ impl Iterator for Buckets<'_> {
         match self {
             Buckets::Few(list, at) => {
                 *at += 1;
-                list.get(*at - 1).map(|(top, count)| (*top, u64::from(*count)))
+                list.get(*at - 1).map(|bucket| (top(bucket.number), u64::from(bucket.count())))
             }
             Buckets::Many(histogram) => histogram
                 .next()
@@ -237,6 +290,7 @@ impl Durations {
     pub fn settle(&mut self) {
         if let Counts::Few(list) = &mut self.counts {
             list.settle();
+            list.fresh.shrink_to_fit();
         }
     }
 
@@ -340,7 +394,18 @@ mod tests {
         assert_eq!(all.quantile(1_000_000), Ns::from_ms(12));
         assert_eq!(all.buckets().last(), Some((Ns::from_ms(12), 1)));
         // The bucket alone does not know it.
-        assert_ne!(top(12_000_000), 12_000_000);
+        assert_ne!(top(number(12_000_000)), 12_000_000);
+    }
+
+    /// The buckets lie end to end, from 0 to the longest duration.
+    #[test]
+    fn every_duration_has_one_bucket() {
+        let last = number(LONGEST);
+        assert_eq!((number(0), top(last)), (0, LONGEST));
+        for bucket in 0..last {
+            assert_eq!(number(top(bucket)), bucket);
+            assert_eq!(number(top(bucket) + 1), bucket + 1);
+        }
     }
 
     /// Of 1000 values the binomial rule takes the 984th and the 997th for p99 (mean 990, standard
