@@ -111,10 +111,6 @@ pub struct TaskSpec {
     pub group: GroupId,
     /// Custom slice (`sched_setattr` with `sched_runtime` for fair policies, Linux 6.12+).
     pub slice: Option<Ns>,
-    /// CPU time for falling asleep and coming back, owed whenever a message ends a sleep, beside
-    /// the program: what a message costs less when it finds the task awake.
-    #[serde(default)]
-    pub entry: Ns,
     /// When it becomes runnable first.
     pub start: Start,
     /// The CPU on which the task begins, if that is known (from a recording, or from `begins` of a
@@ -138,7 +134,6 @@ impl TaskSpec {
             soft_affinity: CpuSet::ALL,
             group: GroupId::ROOT,
             slice: None,
-            entry: Ns::ZERO,
             start: Start::At(Ns::ZERO),
             began_on: None,
             program,

@@ -189,9 +189,6 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// A blocked receiver got its token from `channel`: its operation is done.
     fn handed_over(&mut self, channel: usize, t: usize) {
-        if !FREE {
-            self.extras[t].debt += self.input.workload.tasks[t].entry.0;
-        }
         let program = self.extras[t].program;
         if program.ops.get(self.tasks[t].pc as usize) != Some(&Op::Select) {
             self.tasks[t].pc += 1;

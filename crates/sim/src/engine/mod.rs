@@ -54,17 +54,12 @@ pub fn run(
 ) -> Result<Outcome, SimError> {
     machine.check()?;
     workload.check(machine.topology.cpus())?;
-    // What an activation costs beside its program is a debt as costs are.
     let cpus = machine.topology.cpus();
     machine.preemption.check(workload, cpus).map_err(SimError::Machine)?;
-    let no_debts = workload.tasks.iter().all(|task| task.entry == schedlab_model::Ns::ZERO);
     let hands_over = !workload.handoffs.is_empty();
     let exchanges = !workload.exchange.is_empty();
-    let free = machine.is_free()
-        && no_debts
-        && !hands_over
-        && !exchanges
-        && !machine.preemption.matters(workload);
+    let free =
+        machine.is_free() && !hands_over && !exchanges && !machine.preemption.matters(workload);
     // Four engines, compiled once, here: with one for each caller's sink they were a fifth of the
     // build.
     match (free && !options.plain_path, sink.ignores_all()) {

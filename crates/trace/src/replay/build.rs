@@ -112,10 +112,8 @@ impl Builder<'_> {
     fn handoffs(&self, first: ChannelId, tasks: &mut [TaskSpec]) -> Vec<Handoff> {
         let handoff = |(number, runtime): (usize, &Runtime)| {
             let parked = ChannelId::from(first.index() + number);
-            let entry = runtime.lanes.first().map_or(Ns::ZERO, |&lane| tasks[lane].entry);
             for &thread in &runtime.threads {
                 let task = &mut tasks[thread];
-                task.entry = entry;
                 if !runtime.lanes.contains(&thread) {
                     task.program = Program::parked(parked);
                     task.start = Start::AsleepUntil(Ns::ZERO);
