@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Live containers by runc, named as Docker, Podman and Kubernetes name theirs: what `schedlab show --by container` and `--by pod` call them.
+
+usage: experiments/containers.py [--schedlab target/release/schedlab] [--seconds 3]
+
+Needs root and Debian's packages runc and busybox-static. Each container has a hog; a recording of the machine has to find all of them by their
+names, with CPU time each. (The runtime itself is real; that the paths are those of the three managers is what their own documents say.) Exit
+code 1: one was not found.
+"""
+import argparse, json, os, shutil, subprocess, sys, tempfile
+
+POD = "12345678-1234-1234-1234-123456789abc"
+CONTAINERS = {
+    "docker": (f"/docker/{'a1' * 32}", "container", f"docker {'a1' * 6}"),
+    "podman": (f"/libpod_parent/libpod-{'b2' * 32}", "container", f"podman {'b2' * 6}"),
+    "kubernetes": (f"/kubepods/burstable/pod{POD}/{'c3' * 32}", "pod", f"{POD} (burstable)"),
+}
+
+
+def run(*command):
+    # Not to a pipe: what `runc run -d` leaves behind would hold it open.
+    with tempfile.TemporaryFile() as out:
+        code = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        out.seek(0)
+        text = out.read().decode()
+    if code:
+        sys.exit(f"{' '.join(command)}: {text}")
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--schedlab", default="target/release/schedlab")
+    parser.add_argument("--seconds", type=int, default=3)
+    options = parser.parse_args()
+    program, work, started, missed = os.path.abspath(options.schedlab), tempfile.mkdtemp(), [], []
+    try:
+        root = f"{work}/root"
+        for folder in ("bin", "proc", "sys", "dev"):
+            os.makedirs(f"{root}/{folder}")
+        shutil.copy("/bin/busybox", f"{root}/bin/busybox")
+        os.symlink("busybox", f"{root}/bin/sh")
+        for name, (path, _, _) in CONTAINERS.items():
+            bundle = f"{work}/{name}"
+            os.mkdir(bundle)
+            run("runc", "spec", "--bundle", bundle)
+            with open(f"{bundle}/config.json") as file:
+                spec = json.load(file)
+            spec["process"].update(terminal=False, rlimits=[], args=["sh", "-c", "while :; do :; done"])
+            spec["root"] = {"path": root, "readonly": True}
+            spec["linux"]["cgroupsPath"] = path
+            with open(f"{bundle}/config.json", "w") as file:
+                json.dump(spec, file)
+            run("runc", "run", "--detach", "--bundle", bundle, f"schedlab-{name}")
+            started.append(f"schedlab-{name}")
+        recording = f"{work}/r.slt"
+        run(program, "record", "--all", "--for", f"{options.seconds}s", "-o", recording)
+        for name, (_, by, label) in CONTAINERS.items():
+            table = json.loads(subprocess.check_output([program, "show", recording, "--by", by, "--json"]))
+            line = next((line for line in table["tasks"] if line["task"] == label), None)
+            print(f"{name}: --by {by} calls it {label!r}: {f'{100 * line['share']:.1f} % of a CPU' if line else 'not found'}")
+            missed += [] if line and line["share"] > 0.01 else [name]
+    finally:
+        for name in started:
+            subprocess.call(["runc", "delete", "--force", name])
+        shutil.rmtree(work, ignore_errors=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
