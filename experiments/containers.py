@@ -58,7 +58,8 @@ def main():
         for name, (_, by, label) in CONTAINERS.items():
             table = json.loads(subprocess.check_output([program, "show", recording, "--by", by, "--json"]))
             line = next((line for line in table["tasks"] if line["task"] == label), None)
-            print(f"{name}: --by {by} calls it {label!r}: {f'{100 * line['share']:.1f} % of a CPU' if line else 'not found'}")
+            found = f"{100 * line['share']:.1f} % of a CPU" if line else "not found"
+            print(f"{name}: --by {by} calls it {label!r}: {found}")
             missed += [] if line and line["share"] > 0.01 else [name]
     finally:
         for name in started:
