@@ -57,7 +57,8 @@ def main():
         run(program, "record", "--all", "--for", f"{options.seconds}s", "-o", recording)
         for name, (_, by, label) in CONTAINERS.items():
             table = json.loads(subprocess.check_output([program, "show", recording, "--by", by, "--json"]))
-            line = next((line for line in table["tasks"] if line["task"] == label), None)
+            tasks = next(one for one in table["analyses"] if one["name"] == "tasks")["tables"]["tasks"]
+            line = next((line for line in tasks if line["task"] == label), None)
             found = f"{100 * line['share']:.1f} % of a CPU" if line else "not found"
             print(f"{name}: --by {by} calls it {label!r}: {found}")
             missed += [] if line and line["share"] > 0.01 else [name]
