@@ -12,6 +12,9 @@ use std::process::ExitCode;
 /// How long the first run is, which tells how many events a second makes.
 const TRIAL: Ns = Ns::from_ms(50);
 
+/// How often a longer time is tried, a quarter more each time, until there are events enough.
+const TRIES: usize = 6;
+
 /// Simulates a machine with many CPUs and threads (clients and servers, periodic tasks, batch jobs)
 /// and writes what a recorder would have seen: for measuring, not for predictions
 #[derive(clap::Args)]
@@ -22,8 +25,8 @@ pub(crate) struct MakeRecordingArgs {
     /// How many threads, from 20 on
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(20..))]
     threads: u32,
-    /// How many events
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    /// How many events, such as 250k or 1M
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = counted)]
     events: u64,
     /// Choose other random lengths
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -33,13 +36,32 @@ pub(crate) struct MakeRecordingArgs {
     output: PathBuf,
 }
 
+/// Reads a number with `k` or `M` behind it, or without.
+fn counted(text: &str) -> Result<u64, String> {
+    let (digits, times) = match text.strip_suffix(['k', 'M']) {
+        Some(digits) if text.ends_with('k') => (digits, 1_000),
+        Some(digits) => (digits, 1_000_000),
+        None => (text, 1),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(times));
+    let allowed = |number: &u64| (1..=1_000_000_000).contains(number);
+    number.filter(allowed).ok_or_else(|| "a number from 1 to 1000M, such as 250k or 1M".to_owned())
+}
+
 pub(crate) fn command(args: &MakeRecordingArgs) -> Result<ExitCode> {
     let events = args.events;
     let trial = simulated(args, TRIAL)?;
     let per_trial = trial.events.len().max(1) as u64;
     // A twentieth more, because the first moments are not like the rest.
-    let length = Ns(TRIAL.0 * events / per_trial * 21 / 20).max(TRIAL);
+    let mut length = Ns(TRIAL.0 * events / per_trial * 21 / 20).max(TRIAL);
     let mut recording = simulated(args, length)?;
+    for _ in 0..TRIES {
+        if recording.events.len() as u64 >= events {
+            break;
+        }
+        length = Ns(length.0 * 5 / 4);
+        recording = simulated(args, length)?;
+    }
     ensure!(
         recording.events.len() as u64 >= events,
         "{length} of simulated time have {} events only: ask for fewer, or more threads",
@@ -108,4 +130,17 @@ program = ["run exp 3ms", "sleep exp 1ms"]
         length = length.0,
         seed = args.seed,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn counts_have_suffixes() {
+        assert_eq!(["7", "250k", "1M"].map(counted), [Ok(7), Ok(250_000), Ok(1_000_000)]);
+        for wrong in ["", "k", "0", "1.5M", "2000M", "1m", "-1"] {
+            assert!(counted(wrong).is_err(), "{wrong}");
+        }
+    }
 }
