@@ -36,6 +36,9 @@ pub struct Window {
     pub length: Option<Ns>,
     /// The server of whose waits one is in the middle.
     pub serve: Option<String>,
+    /// No server will be asked about: who ran while each program waited is not summed up, which
+    /// takes a pass over all events.
+    pub unserved: bool,
     /// How its tasks are taken together.
     pub by: Together,
 }

@@ -127,7 +127,7 @@ impl RecordedInput {
         purpose: Purpose,
     ) -> Result<RecordedInput, StudyError> {
         let asked = window.serve.as_deref();
-        let by = window.by;
+        let (by, unserved) = (window.by, window.unserved);
         let Read { mut recording, idle, window } = events_of(path, window, purpose)?;
         let mut input = RecordedInput::from_recording(path, &recording, from, by)?;
         // The replay needs the programs; from here on tasks are called as their classes are.
@@ -136,7 +136,9 @@ impl RecordedInput {
         input.chosen = from == ReplayFrom::Auto;
         input.guess = if asked.is_some() { None } else { serve::guess(&recording) };
         input.readings = elasticity::readings(&recording, &input.replay);
-        input.waits = Waits::from_recording(&recording);
+        if !unserved {
+            input.waits = Waits::from_recording(&recording);
+        }
         let requests = input.by_messages.as_ref().map(|messages| &messages.recorded);
         input.spread = Spread::from_recording(&recording, &input.summary, &input.classes, requests);
         if input.spread.moves {

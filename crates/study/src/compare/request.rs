@@ -438,7 +438,8 @@ impl CompareRequest {
     /// Returns the part of a recording that is simulated.
     pub fn window(&self) -> Window {
         let Options { duration: length, serve, .. } = &self.options;
-        Window { length: *length, serve: serve.clone(), ..self.window.clone() }
+        let (serve, unserved) = (serve.clone(), serve.is_none());
+        Window { length: *length, serve, unserved, ..self.window.clone() }
     }
 
     /// Reads what was found, as it is to be compared.
