@@ -254,7 +254,8 @@ fn check_group_settings(
                 return Err(StudyError::Variant {
                     variant: variant.name.clone(),
                     source: VariantError::Value(format!(
-                        "{scheduler} has no pods: they are control groups of Linux"
+                        "{} has no pods: they are control groups of Linux",
+                        scheduler.name
                     )),
                 });
             }
@@ -271,8 +272,8 @@ fn check_group_settings(
             return Err(StudyError::Variant {
                 variant: variant.name.clone(),
                 source: VariantError::Value(format!(
-                    "{scheduler} does not know `{key}` of `{}`: {other}",
-                    clause.target
+                    "{} does not know `{key}` of `{}`: {other}",
+                    scheduler.name, clause.target
                 )),
             });
         }
