@@ -207,7 +207,7 @@ int main(void) {
     for (int i = 0; i < 4; i++) {
         char p[128];
         sprintf(p, "/sys/kernel/debug/sched/domains/cpu2/domain%d/name", i); show(p);
-        
+
     }
     sh = mmap(0, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     memset((void *)sh, 0, sizeof *sh);

@@ -244,8 +244,9 @@ impl Boot {
         let [waker, busy, prevs] = *on;
         let waker = waker.parse().unwrap();
         let (mut prevs, mut came) = (numbers(prevs), numbers(came));
-        // A new task counts as many changes of partner as its parent, which many wakeups later keeps
-        // it away from its waker: of wakeups that look for the waker's CPU the first ones count.
+        // A new task counts as many changes of partner as its parent, which many wakeups later
+        // keeps it away from its waker: of wakeups that look for the waker's CPU the first ones
+        // count.
         let rounds = if kind == "pipe" { 1 } else { ROUNDS };
         prevs.truncate(prevs.len() * rounds / ROUNDS);
         came.truncate(prevs.len());
@@ -265,8 +266,8 @@ impl Boot {
         let got = self.fork(parent, busy, count.parse().unwrap());
         let [kernel, simulated] =
             [&numbers(came), &got].map(|children| kinds(&self.topology, parent, busy, children));
-        // Beside pinned tasks on all CPUs kernels put several children in a row onto one of them, and
-        // the simulator does not; the reason is not known.
+        // Beside pinned tasks on all CPUs kernels put several children in a row onto one of them,
+        // and the simulator does not; the reason is not known.
         let allowed = [2, 2, 2, 2, if busy == "-" { 1 } else { usize::MAX }];
         let off = kernel.iter().zip(simulated).map(|(a, b)| a.abs_diff(b));
         let good = off.zip(allowed).all(|(off, allowed)| off <= allowed);
@@ -368,8 +369,8 @@ fn tasks_go_where_a_real_kernel_put_them() {
         }
         for (what, (good, all)) in sums {
             println!("{name}: {what}: {good} of {all}");
-            // One wakeup in ten depends on what else a kernel does at that moment, and one in six of
-            // the few other scenes on when it balances.
+            // One wakeup in ten depends on what else a kernel does at that moment, and one in six
+            // of the few other scenes on when it balances.
             if (all - good) * if what == "wake" { 10 } else { 6 } > all {
                 wrong.push(format!("{name}: {what}: {good} of {all}"));
             }

@@ -12,7 +12,8 @@
 //! | overloaded: 117 % of the local average, above the total average | `find_busiest_group` | modelled | `a_small_difference_is_left_alone` |
 //! | siblings preferred: difference of more than 1 task | same; per core since 6.6 | modelled | `siblings_share_tasks` |
 //! | how much: tasks, use or load | `calculate_imbalance` | modelled | `half_the_difference_moves` |
-//! | busiest CPU of the group | `find_busiest_queue` | modelled | same |
+//! | busiest CPU of the group; by use tasks that wait count since 6.5 | `find_busiest_queue`, `cpu_util_cfs_boost` | modelled | same, `tasks_go_where_a_real_kernel_put_them` |
+//! | a group is as large as it is when CPUs with pinned tasks are left out | `group_weight`, `sgc->capacity` | modelled | `a_group_stays_as_large_as_it_is` |
 //! | who balances: first idle CPU of the group, idle cores first (6.6+), else the first CPU | `should_we_balance` | modelled | `only_one_cpu_of_a_group_balances` |
 //! | length of searches for idle CPUs from the use of the LLC | `update_idle_cpu_scan` (5.19+) | modelled | `searches_shorten_with_the_square_of_use` |
 //! | small NUMA imbalance allowed | `adjust_numa_imbalance` | modelled | `nodes_keep_small_differences` |
@@ -443,8 +444,8 @@ mod tests {
         machine.summary.publish_fair(CpuId(0), &light);
         let mut cpus = machine.online;
         cpus.remove(CpuId(2));
-        // Without the nine hogs, whose CPU still counts, the average is 1027, and the three hogs are
-        // above it.
+        // Without the nine hogs, whose CPU still counts, the average is 1027, and the three hogs
+        // are above it.
         let ask = Ask { cpus: &cpus, ..machine.ask(0, 0, Idle::No, false) };
         assert!(
             matches!(ask.busiest(), Some((CpuId(3), Amount::Load(980..=1030)))),
@@ -457,9 +458,9 @@ mod tests {
         assert_eq!(ask.amount(&mut local, &there, 1370), Some(Amount::Load(1355)));
     }
 
-    /// Two nodes of four CPUs; on the first one four CPUs with two tasks each, of which three are not
-    /// considered any more: their tasks may not leave. What is left does not overload the node, so
-    /// that the second one, which has three tasks, takes nothing.
+    /// Two nodes of four CPUs; on the first one four CPUs with two tasks each, of which three are
+    /// not considered any more: their tasks may not leave. What is left does not overload the node,
+    /// so that the second one, which has three tasks, takes nothing.
     #[test]
     fn a_group_stays_as_large_as_it_is() {
         let topology = Topology::regular(2, 1, 4, 1);

@@ -368,8 +368,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if let Some((_, id)) = self.index.get(task).filter(|(cpu, _)| *cpu == prev) {
             let entity = rq.entity_mut(id);
             let weight = entity.load.weight();
-            // On its own CPU its load is compared with nothing. Elsewhere it counts as when the task
-            // fell asleep: `task_h_load` reads an average that nothing decays until then.
+            // On its own CPU its load is compared with nothing. Elsewhere it counts as when the
+            // task fell asleep: `task_h_load` reads an average that nothing decays until then.
             load = if prev == cx.cpu { 0 } else { entity.signal.last().load_avg(weight) };
             if self.t.smp.vcpu_pack != 0 {
                 util = entity.signal.peek(cx.now).util_avg();
