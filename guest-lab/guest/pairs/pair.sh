@@ -65,7 +65,12 @@ case $server in
         answers() { inside redis-cli ping | grep -q PONG; }
         load_it() { inside redis-benchmark -q -c $connections -t get -n "$requests"; }
         # Some three seconds, or twenty.
-        requests=$(($([ "$cpus" = 1 ] && echo 8000 || echo 12000) * seconds / 3))
+        case $cpus in
+            1) requests=8000 ;;
+            8) requests=2000 ;;
+            *) requests=12000 ;;
+        esac
+        requests=$((requests * seconds / 3))
         name=redis-server
         ;;
     nginx)
@@ -406,6 +411,8 @@ hogs=$cpus
 # processes NAME: those whose name it is.
 processes() { for of in /proc/[0-9]*; do [ "$(cat $of/comm 2>/dev/null)" = "$1" ] && echo "${of#/proc/}"; done; }
 set_all() { task "$@" 2>/tmp/why | grep -q ": [1-9]" && ! [ -s /tmp/why ] || bad "$setting: task $* $(cat /tmp/why)"; }
+# Whether all batch tasks run under their name: what is changed is looked for by it.
+batch_is_there() { [ "$(processes batch | wc -l)" = "$hogs" ]; }
 group() { for of in $(processes "$1"); do echo "$of" >"/sys/fs/cgroup/$2/cgroup.procs"; done; }
 
 change() {
@@ -443,6 +450,10 @@ setting() {
     esac
     serve &
     wait_for 60 answers || bad "$setting: $server answers: $(tail -n 2 /tmp/$server 2>/dev/null)"
+    case $setting in
+        alone*) ;;
+        *) wait_for 60 batch_is_there || bad "$setting: the batch begins" ;;
+    esac
     change "$setting"
     rm -f /tmp/over
     if [ $warm_up != 0 ]; then

@@ -107,7 +107,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let Some(smp) = self.smp.get() else { return };
         let due = smp.next_balance[cpu.index()].load(Relaxed);
         if cx.now.0 >= due && !smp.summary.idle(cpu) {
-            self.rebalance(cx, smp, cpu);
+            self.rebalance(cx, smp, cpu, cx.now.0);
         }
     }
 
@@ -117,10 +117,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.smp.get().map_or(u64::MAX, |smp| smp.next_balance[cpu.index()].load(Relaxed))
     }
 
-    /// Balances every domain of `cpu` that is due.
-    fn rebalance(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) {
+    /// Balances every domain of `cpu` that is due at the tick `now`, ns.
+    fn rebalance(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, now: u64) {
         self.report_all(cx, smp, cpu);
-        let now = cx.now.0;
         let idle_now = || if smp.summary.idle(cpu) { Idle::Yes } else { Idle::No };
         let mut idle = idle_now();
         let mut next = now + 60_000_000_000;
@@ -226,7 +225,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let domain = &smp.domains.all[link.domain];
         let failed = self.level(cx, smp, cpu, level).failed;
         let attempt = Attempt { domain, link, to: cpu, idle, failed };
-        let mut cpus = smp.online().and(&domain.span);
+        let online = smp.online().and(&domain.span);
+        let mut cpus = online;
         let pinned_below = |group: usize| smp.pinned(link.domain, group);
         let again = smp.summary.asked_before(cx.now);
         loop {
@@ -240,6 +240,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 now: cx.now,
                 again,
                 cpus: &cpus,
+                online: &online,
                 pinned_below: &pinned_below,
                 by_core: self.t.version.balances_by_core(),
                 mean_only: self.t.smp.group_imbalance,

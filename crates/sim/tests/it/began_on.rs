@@ -60,14 +60,15 @@ fn a_task_begins_where_it_is_known_to_have_been() {
 /// another one first.
 #[test]
 fn a_pinned_task_is_looked_at_once() {
-    // One task is looked at per attempt. The pinned one of nice 19 ran early, and is due again
+    // One task is looked at per attempt, and none counts as cache hot: the one that waits has just
+    // been preempted when an idle CPU looks. The pinned one of nice 19 ran early, and is due again
     // after half a second. The other CPU has more load for 300 ms, then nothing.
     let light = TaskSpec { nice: Nice::new(19).unwrap(), ..pinned(0, hog(0)) };
     let leaves = TaskSpec::new("leaves", Program::once([Op::Run(fixed(300_000)), Op::Exit]));
     let leaves =
         TaskSpec { nice: Nice::new(-10).unwrap(), began_on: Some(CpuId(1)), ..pinned(1, leaves) };
-    let events =
-        events("linux-6.1:nr_migrate=1", 2, vec![light, hog(0), hog(0), leaves], Ns::from_ms(400));
+    let spec = "linux-6.1:nr_migrate=1,migration_cost_ns=0";
+    let events = events(spec, 2, vec![light, hog(0), hog(0), leaves], Ns::from_ms(400));
     let there = starts(&events, |task| task == 1 || task == 2);
     let first = there.iter().find(|(_, cpu)| *cpu == CpuId(1)).map(|(at, _)| *at);
     assert!(first.is_some_and(|at| at >= Ns::from_ms(300) && at < Ns::from_ms(316)), "{first:?}");

@@ -216,10 +216,10 @@ fn a_light_task_pays_a_whole_period_before_it_runs() {
 
 /// A case that the property below found, when it allowed 2 s to every task: task 1 (BATCH, nice 8,
 /// only on CPU 1) is the first of its CPU, owes 12 ms of run time (71.4 ms virtual) under CFS, and
-/// the tasks of that CPU (27 times the weight of nice 0) need 2.03 s to get there. Nothing is lost:
-/// when it runs, all of them are there.
+/// the tasks of that CPU (27 times the weight of nice 0) needed 2.03 s to get there. Nothing is
+/// lost: before it runs none of them has more virtual run time than that.
 #[test]
-fn a_light_hog_waits_two_seconds_and_is_not_lost() {
+fn a_light_hog_waits_its_turn_and_is_not_lost() {
     const WEIGHTS: [u64; 14] =
         [3906, 172, 4904, 9548, 6100, 2501, 1024, 1586, 1991, 4904, 1024, 7620, 4904, 3906];
     let tasks = [
@@ -251,8 +251,6 @@ fn a_light_hog_waits_two_seconds_and_is_not_lost() {
             since = next.map(|task| (task.index(), event.at.0));
         }
     }
-    let stayed: Vec<u64> = [3, 4, 5, 11].map(|task| virt[task]).to_vec();
-    assert!(stayed.iter().all(|v| (69_000_000..73_000_000).contains(v)), "{first}: {stayed:?}");
     assert!(virt.iter().all(|&v| v < 73_000_000), "{first}: {virt:?}");
 }
 

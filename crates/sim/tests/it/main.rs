@@ -21,6 +21,7 @@ mod linux_elision;
 mod linux_groups;
 mod linux_knobs;
 mod linux_nodes;
+mod linux_places;
 mod linux_pre_cfs;
 mod linux_smp;
 mod nested;

@@ -12,7 +12,8 @@
 //! | overloaded: 117 % of the local average, above the total average | `find_busiest_group` | modelled | `a_small_difference_is_left_alone` |
 //! | siblings preferred: difference of more than 1 task | same; per core since 6.6 | modelled | `siblings_share_tasks` |
 //! | how much: tasks, use or load | `calculate_imbalance` | modelled | `half_the_difference_moves` |
-//! | busiest CPU of the group | `find_busiest_queue` | modelled | same |
+//! | busiest CPU of the group; by use tasks that wait count since 6.5 | `find_busiest_queue`, `cpu_util_cfs_boost` | modelled | same, `tasks_go_where_a_real_kernel_put_them` |
+//! | a group is as large as it is when CPUs with pinned tasks are left out | `group_weight`, `sgc->capacity` | modelled | `a_group_stays_as_large_as_it_is` |
 //! | who balances: first idle CPU of the group, idle cores first (6.6+), else the first CPU | `should_we_balance` | modelled | `only_one_cpu_of_a_group_balances` |
 //! | length of searches for idle CPUs from the use of the LLC | `update_idle_cpu_scan` (5.19+) | modelled | `searches_shorten_with_the_square_of_use` |
 //! | small NUMA imbalance allowed | `adjust_numa_imbalance` | modelled | `nodes_keep_small_differences` |
@@ -62,6 +63,9 @@ pub(in crate::linux) struct Ask<'a> {
     pub(in crate::linux) again: bool,
     /// CPUs to be considered: online, and not found to hold only pinned tasks.
     pub(in crate::linux) cpus: &'a CpuSet,
+    /// Those of the domain that are online: a group stays as large as it is (`group_weight`,
+    /// `sgc->capacity`) when a part of it is not considered.
+    pub(in crate::linux) online: &'a CpuSet,
     /// The domain below reported that affinity prevented balance inside this group.
     pub(in crate::linux) pinned_below: &'a dyn Fn(usize) -> bool,
     /// The rules of 6.6 and later, which look at cores.
@@ -140,6 +144,12 @@ impl Ask<'_> {
             stats.fair += self.summary.fair(cpu);
             stats.idle += u64::from(self.summary.idle(cpu));
         });
+        if self.cpus != self.online {
+            group.for_each_within(&self.online.without(self.cpus), |cpu| {
+                stats.cpus += 1;
+                stats.capacity += self.summary.capacity(cpu, self.now);
+            });
+        }
         stats.capacity = stats.capacity.max(1);
         let pct = self.domain.imbalance_pct;
         stats.kind = Kind::classify(
@@ -295,6 +305,11 @@ impl Ask<'_> {
             let value = match amount {
                 Amount::Tasks(_) => tasks,
                 Amount::Util(_) if tasks <= 1 => continue,
+                // Since 6.5 tasks that wait count (`cpu_util_cfs_boost`), up to a whole CPU.
+                Amount::Util(_) if self.by_core => {
+                    let averages = self.summary.signals(cpu, self.now);
+                    averages.util_avg().max(averages.runnable_avg()).min(SCALE)
+                }
                 Amount::Util(_) => self.summary.signals(cpu, self.now).util_avg(),
                 Amount::Load(limit) => {
                     let load = self.summary.load(cpu, self.now);
@@ -364,6 +379,7 @@ mod tests {
                 now: NOW,
                 again: false,
                 cpus: &self.online,
+                online: &self.online,
                 pinned_below: &|_| false,
                 by_core,
                 mean_only: false,
@@ -428,10 +444,11 @@ mod tests {
         machine.summary.publish_fair(CpuId(0), &light);
         let mut cpus = machine.online;
         cpus.remove(CpuId(2));
-        // Without the CPU of nine hogs the average is 1370, and the three hogs are above it.
+        // Without the nine hogs, whose CPU still counts, the average is 1027, and the three hogs
+        // are above it.
         let ask = Ask { cpus: &cpus, ..machine.ask(0, 0, Idle::No, false) };
         assert!(
-            matches!(ask.busiest(), Some((CpuId(3), Amount::Load(1300..=1400)))),
+            matches!(ask.busiest(), Some((CpuId(3), Amount::Load(980..=1030)))),
             "{:?}",
             ask.busiest()
         );
@@ -439,6 +456,25 @@ mod tests {
             Stats { kind: Kind::Overloaded, average: 700, capacity: SCALE, ..Stats::default() };
         let mut local = Stats { kind: Kind::Busy, load: 15, capacity: SCALE, ..Stats::default() };
         assert_eq!(ask.amount(&mut local, &there, 1370), Some(Amount::Load(1355)));
+    }
+
+    /// Two nodes of four CPUs; on the first one four CPUs with two tasks each, of which three are
+    /// not considered any more: their tasks may not leave. What is left does not overload the node,
+    /// so that the second one, which has three tasks, takes nothing.
+    #[test]
+    fn a_group_stays_as_large_as_it_is() {
+        let topology = Topology::regular(2, 1, 4, 1);
+        let machine = Machine::new(&topology, &[2, 2, 2, 2, 1, 1, 1, 0]);
+        let all = machine.ask(7, 1, Idle::Yes, true);
+        assert!(
+            matches!(all.busiest(), Some((CpuId(0), Amount::Util(1..)))),
+            "{:?}",
+            all.busiest()
+        );
+        let mut cpus = machine.online;
+        [0, 1, 2].into_iter().for_each(|cpu| cpus.remove(CpuId(cpu)));
+        let ask = Ask { cpus: &cpus, ..machine.ask(7, 1, Idle::Yes, true) };
+        assert_eq!(ask.busiest(), None);
     }
 
     #[test]

@@ -12,6 +12,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Timer slot of the machine: the next tick that kicks an idle CPU.
 pub(in crate::linux) const KICK: Timer = Timer::Global(1);
+/// How long after its tick a kick arrives, ns: the idle CPU takes an interrupt and a softirq, and
+/// the busy one has chosen its next task by then.
+const AFTER_TICK: u64 = 1;
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Sets the timer for the next kick, if there is an idle CPU and a reason, and it is not set.
@@ -30,7 +33,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return;
         };
         smp.kick_armed.store(true, Relaxed);
-        cx.push(Cmd::Arm(KICK, Ns(at)));
+        cx.push(Cmd::Arm(KICK, Ns(at + AFTER_TICK)));
     }
 
     /// Whether a tick of this CPU would kick an idle one.
@@ -61,14 +64,16 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if !online.iter().any(|cpu| self.kicks(cx, smp, cpu)) {
             return;
         }
+        // Balancing counts in ticks.
+        let tick = cx.now.0 - AFTER_TICK;
         let mut next = u64::MAX;
         for cpu in domains::wrap(&online, first.0 + 1).filter(idle).collect::<Vec<_>>() {
             if !idle(&first) {
                 break;
             }
             self.report_all(cx, smp, cpu);
-            if cx.now.0 >= smp.next_balance[cpu.index()].load(Relaxed) {
-                self.rebalance(cx, smp, cpu);
+            if tick >= smp.next_balance[cpu.index()].load(Relaxed) {
+                self.rebalance(cx, smp, cpu, tick);
             }
             next = next.min(smp.next_balance[cpu.index()].load(Relaxed));
         }

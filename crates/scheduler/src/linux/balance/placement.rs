@@ -13,6 +13,8 @@
 //! | target, last, recently used CPU if idle | `select_idle_sibling` | modelled | same |
 //! | idle thread of the last CPU's core, idle core, idle CPU | `select_idle_smt/_core/_cpu` | modelled | `idle_cores_come_first` |
 //! | the search is cut short in a busy LLC | `SIS_UTIL` (5.19+) | modelled | `a_busy_cache_is_not_searched` |
+//! | the load of a task that wakes is what it was when it fell asleep | `task_h_load`, `wake_affine_weight` | modelled | `tasks_go_where_a_real_kernel_put_them` |
+//! | a new task has used its parent's CPU recently, and wakes as its parent did | `wake_up_new_task`, `dup_task_struct` | modelled | `a_new_task_has_its_parents_past` |
 //! | CPUs with only SCHED_IDLE tasks count as idle | 5.4+ | modelled | `cpu_summary` |
 //! | but not for a SCHED_IDLE task | `choose_sched_idle_rq`, 7.1+ (commit fd54d81c2c0e) | modelled | `a_sched_idle_task_prefers_a_cpu_that_idles` |
 //! | new tasks: idlest group, idlest CPU, level by level | `find_idlest_cpu` | modelled | `forks_spread_over_sockets` |
@@ -46,6 +48,11 @@ impl Partners {
     /// Of a new task.
     pub(in crate::linux) fn new() -> Partners {
         Partners { last_wakee: u32::MAX, recent_cpu: u32::MAX, ..Partners::default() }
+    }
+    /// Of a new task whose parent, which has these, is on `cpu`: `dup_task_struct` copies them, and
+    /// `wake_up_new_task` notes the CPU.
+    pub(in crate::linux) fn of_child(&self, cpu: CpuId) -> Partners {
+        Partners { recent_cpu: cpu.0, ..*self }
     }
     /// This task wakes `wakee` at `now`. Gives how often it changed its partner lately.
     pub(in crate::linux) fn woke(&mut self, wakee: u32, now: Ns) -> u32 {
@@ -108,11 +115,26 @@ pub(in crate::linux) struct WakerFacts {
     pub(in crate::linux) load: u64,
 }
 
+/// What came of a wakeup's look for a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::linux) struct Choice {
+    pub(in crate::linux) cpu: CpuId,
+    /// Target and last CPU were busy, so the wakee's `recent_cpu` was looked at; its last CPU takes
+    /// that place (`select_idle_sibling` since 5.17).
+    pub(in crate::linux) asked_recent: bool,
+}
+
 impl Placement<'_> {
     /// The CPU for a wakeup.
+    #[cfg(test)]
     pub(in crate::linux) fn wake(&self, wakeup: &Wakeup) -> CpuId {
+        self.choose(wakeup).cpu
+    }
+
+    /// The CPU for a wakeup, and how it was found.
+    pub(in crate::linux) fn choose(&self, wakeup: &Wakeup) -> Choice {
         if let Some(cpu) = self.packed_wakee(wakeup) {
-            return cpu;
+            return Choice { cpu, asked_recent: false };
         }
         let mut target = wakeup.prev;
         if wakeup.this != wakeup.prev && self.allowed.contains(wakeup.this) && !self.wide(wakeup) {
@@ -122,8 +144,11 @@ impl Placement<'_> {
                 target = self.affine(domain, wakeup);
             }
         }
-        let cpu = self.idle_sibling(wakeup, target);
-        self.nearest(cpu)
+        let (cpu, asked_recent) = match self.idle_target(wakeup, target) {
+            Some(cpu) => (cpu, false),
+            None => (self.idle_sibling(wakeup, target), true),
+        };
+        Choice { cpu: self.nearest(cpu), asked_recent }
     }
 
     /// Both partners change their partners often: keep them apart.
@@ -158,25 +183,34 @@ impl Placement<'_> {
         let (ours, theirs) =
             if self.t.wa_bias { (100, 100 + (domain.imbalance_pct - 100) / 2) } else { (1, 1) };
         let here = (here + wakeup.load) * ours * capacity(prev);
-        let there = self.summary.load(prev, self.now).saturating_sub(wakeup.load);
-        let there = there * theirs * capacity(this) + u64::from(wakeup.sync);
-        if here < there { this } else { prev }
+        // The kernel's is signed: the wakee may weigh more than what is there.
+        let there = self.summary.load(prev, self.now) as i64 - wakeup.load as i64;
+        let there = there * (theirs * capacity(this)) as i64 + i64::from(wakeup.sync);
+        if (here as i64) < there { this } else { prev }
     }
 
-    /// An idle CPU behind `target`'s cache, or `target`.
+    /// Whether a CPU is idle, as far as the wakee sees, and it may go there.
+    fn takes(&self, cpu: CpuId) -> bool {
+        let summary = self.summary;
+        self.allowed.contains(cpu)
+            && if self.beside_idle { summary.takes_wakee(cpu) } else { summary.idle(cpu) }
+    }
+
+    /// `target`, or the last CPU behind the same cache, if idle.
+    fn idle_target(&self, wakeup: &Wakeup, target: CpuId) -> Option<CpuId> {
+        let prev = wakeup.prev;
+        if self.takes(target) {
+            return Some(target);
+        }
+        let near = prev != target && self.domains.share_cache(prev, target);
+        (near && self.takes(prev)).then_some(prev)
+    }
+
+    /// An idle CPU behind the cache of `target`, which is busy, or `target`.
     fn idle_sibling(&self, wakeup: &Wakeup, target: CpuId) -> CpuId {
         let (summary, domains, prev) = (self.summary, self.domains, wakeup.prev);
         let near = |cpu: CpuId| cpu != target && domains.share_cache(cpu, target);
-        let takes = |cpu: CpuId| {
-            self.allowed.contains(cpu)
-                && if self.beside_idle { summary.takes_wakee(cpu) } else { summary.idle(cpu) }
-        };
-        if takes(target) {
-            return target;
-        }
-        if near(prev) && takes(prev) {
-            return prev;
-        }
+        let takes = |cpu: CpuId| self.takes(cpu);
         let recent = CpuId(wakeup.recent);
         if wakeup.recent != u32::MAX && recent != prev && near(recent) && takes(recent) {
             return recent;

@@ -328,7 +328,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             WakeKind::Wake => {
                 let waker = self.waker_facts(cx, task, wake.sync);
                 let wakeup = self.wakeup(cx, task, from, waker, wake.sync);
-                placement.wake(&wakeup)
+                let choice = placement.choose(&wakeup);
+                if choice.asked_recent && wakeup.recent != from.0 {
+                    self.note_recent(task, from);
+                }
+                choice.cpu
             }
         }
     }
@@ -364,17 +368,26 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if let Some((_, id)) = self.index.get(task).filter(|(cpu, _)| *cpu == prev) {
             let entity = rq.entity_mut(id);
             let weight = entity.load.weight();
-            // On its own CPU its load is compared with nothing.
-            load = if prev == cx.cpu { 0 } else { entity.signal.peek(cx.now).load_avg(weight) };
+            // On its own CPU its load is compared with nothing. Elsewhere it counts as when the
+            // task fell asleep: `task_h_load` reads an average that nothing decays until then.
+            load = if prev == cx.cpu { 0 } else { entity.signal.last().load_avg(weight) };
             if self.t.smp.vcpu_pack != 0 {
                 util = entity.signal.peek(cx.now).util_avg();
                 util = self.smp.get().map_or(util, |smp| util.max(smp.estimates.of_task(task)));
             }
             flips = entity.partners.flips();
-            recent = std::mem::replace(&mut entity.partners.recent_cpu, prev.0);
+            recent = entity.partners.recent_cpu;
             load = load_at_root(&rq, id, load);
         }
         Wakeup { this: cx.cpu, prev, load, util, recent, flips, waker, sync }
+    }
+
+    /// A wakeup of `task`, last on `prev`, has looked at the CPU that it used before.
+    fn note_recent(&self, task: TaskId, prev: CpuId) {
+        let mut rq = self.rqs[prev.index()].lock();
+        if let Some((_, id)) = self.index.get(task).filter(|(cpu, _)| *cpu == prev) {
+            rq.entity_mut(id).partners.recent_cpu = prev.0;
+        }
     }
 }
 
@@ -418,11 +431,27 @@ pub(in crate::linux) fn load_at_root(rq: &Rq, id: EntityId, mut load: u64) -> u6
     load
 }
 
-/// A new task starts with full load, and with half of what its CPU has to spare.
-pub(in crate::linux) fn start(rq: &mut Rq, id: EntityId) {
+/// A new task starts with full load, and with half of what its queue leaves of the CPU.
+/// `by_weight`: no more than its weight's part of what the queue uses (since 6.10; before, weights
+/// were multiplied by 1024 there, so that it was always half).
+pub(in crate::linux) fn start(rq: &mut Rq, id: EntityId, by_weight: bool) {
     let now = rq.wall;
-    let used = rq.queue_mut(ROOT).signal.at(now).util_avg();
-    rq.entity_mut(id).signal = TaskSignal::start(now, SCALE.saturating_sub(used) / 2);
+    let (weight, queue) = (rq.entity(id).load.weight(), rq.entity(id).queue);
+    let sums = *rq.queue_mut(queue).signal.at(now);
+    let used = sums.util_avg();
+    let mut util = SCALE.saturating_sub(used) / 2;
+    if by_weight && used > 0 {
+        util = util.min(used * weight / (sums.load_avg(1) + 1));
+    }
+    rq.entity_mut(id).signal = TaskSignal::start(now, util);
+}
+
+/// A new task has come to the CPU on which it begins: its averages follow from the queue there, not
+/// from that of its parent's CPU (`post_init_entity_util_avg` in `wake_up_new_task`).
+pub(in crate::linux) fn begin(rq: &mut Rq, id: EntityId, by_weight: bool) {
+    detach(rq, id);
+    start(rq, id, by_weight);
+    attach(rq, id);
 }
 
 /// The load that a task, not queued, left on its CPU comes along to this one (or is there for the

@@ -35,7 +35,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             let id = rq.store(Entity::new(task.0, rq::ROOT, 0));
             self.index.set(task, cpu, id);
             describe::<F>(env, rq, id);
+            let inherited = parent.map(|(_, parent)| rq.entity(parent).partners);
             let entity = rq.entity_mut(id);
+            if let Some(partners) = inherited {
+                entity.partners = partners.of_child(cpu);
+            }
             if view.old_sleeper {
                 entity.fresh = false;
                 entity.relative = false;
@@ -43,7 +47,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             } else if entity.class == Class::Fair {
                 F::fork(env, rq, id, parent.map(|(_, parent)| parent));
                 if self.smp.get().is_some() {
-                    smp::start(rq, id);
+                    smp::start(rq, id, self.t.version.starts_by_weight());
                     smp::attach(rq, id);
                 }
             }
@@ -244,6 +248,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             WakeKind::Wake => Enqueue::Wake,
             WakeKind::Migrated => Enqueue::Restore,
         };
+        if why == Enqueue::New && rq.entity(id).class == Class::Fair && self.smp.get().is_some() {
+            smp::begin(rq, id, self.t.version.starts_by_weight());
+        }
         if self.is_plain(env, rq) && rq.entity(id).class == Class::Fair {
             return self.activate_plain(env, rq, id, why);
         }

@@ -260,6 +260,11 @@ impl Version {
     pub(in crate::linux) const fn balances_by_core(&self) -> bool {
         self.release.since(6, 6, 0)
     }
+    /// A new task's first use is at most its weight's part of what its queue uses
+    /// (`post_init_entity_util_avg`, commit 72bffbf57c52).
+    pub(in crate::linux) const fn starts_by_weight(&self) -> bool {
+        self.release.since(6, 10, 0)
+    }
     /// Delayed tasks count in `nr_running` where groups are compared, and not among the fair tasks
     /// (`h_nr_runnable`). Read in 7.2.13; when it came is from memory. 6.12.117 counts and moves
     /// delayed tasks like others; here neither is modelled.

@@ -87,6 +87,11 @@ impl TaskSignal {
     pub(in crate::linux) fn peek(&self, now: Ns) -> Pelt {
         { *self }.at(Moment::new(now))
     }
+    /// The sums as of the last change.
+    #[inline]
+    pub(in crate::linux) fn last(&self) -> Pelt {
+        self.pelt(Ns::ZERO)
+    }
     /// The sums, as of `at`.
     #[inline]
     fn pelt(&self, at: Ns) -> Pelt {
