@@ -66,6 +66,7 @@ use crate::{
 };
 use balance::Balancer;
 use fair::bandwidth::{self, PoolTable, Pools};
+pub(crate) use dl::cbs::Cbs;
 pub(crate) use fair::server::{FairServer, Wants};
 use fair::{Dequeue, Enqueue, FairRules};
 use rt::period::{RT_PERIOD, RtBudget, RtPeriod};

@@ -31,6 +31,7 @@ use catalogue::{TESTS, Test, Verdict};
 use emulator::Emulator;
 use kernels::Kernel;
 use machine::{Clock, Machine};
+pub use objects::{ObjectsArgs, command as objects_command};
 pub use options::GuestArgs;
 use options::Options;
 use std::collections::VecDeque;
@@ -83,7 +84,11 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if options.again {
-        let bad = again(&tree, &store, &options)?;
+        let mut bad = again(&tree, &store, &options)?;
+        if options.objects {
+            let kernels = kernels::get(&store, &options.kernels)?;
+            bad += objects::held::renew(&tree, &kernels, &tree.join("target/guest/runs"))?;
+        }
         println!("guest: {}", faults(bad));
         return Ok(ExitCode::from(u8::from(bad > 0)));
     }
@@ -138,6 +143,9 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
     bad += laboratory.test(&kernels, &options)?;
     if options.table {
         bad += table::renew(&tree, &kernels, &laboratory.runs)?;
+    }
+    if options.objects {
+        bad += objects::held::renew(&tree, &kernels, &laboratory.runs)?;
     }
     if options.matrix {
         matrix::merge(&program, &kernels, &laboratory.runs, &work)?;

@@ -45,6 +45,13 @@ fn an_object_is_compared_with_a_kernels_own_scheduler() {
     assert!(text.contains("run by a model of sched_ext with the rules of Linux 6.13"), "{text}");
     let again = compare(fair, &["--scheduler", "linux-7.2", "--json", "--jobs", "1"]);
     assert_eq!(ran.stdout, again.stdout, "the same bytes on one thread and on two");
+    let seeds = |jobs| {
+        let ran = compare(fair, &["--scheduler", "linux-7.2", "--seeds", "4", "--jobs", jobs]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stdout
+    };
+    assert_eq!(seeds("1"), seeds("2"));
+    assert_eq!(seeds("2"), seeds("2"));
 }
 
 #[test]
@@ -151,6 +158,12 @@ fn a_profile_sets_up_what_the_user_half_would() {
             .collect::<Vec<_>>()
     };
     assert_eq!(hash(&ran), hash(&plain));
+    let said = "not-played = \"it moves load between caches\"\n";
+    let half = file("half.toml", &format!("scheduler = \"fair\"\n{said}"));
+    let ran = compare(&format!("{FAIR}?profile={half}"), &["--json"]);
+    let said = "its user half is not played: it moves load between caches";
+    assert!(ran.code == 0 && ran.stdout.contains(said), "{} {}", ran.stdout, ran.stderr);
+    let ran = compare(&format!("{FAIR}?profile={good}"), &["--json"]);
     // What is chosen goes before the profile.
     let chosen = compare(&format!("{FAIR}?profile={good},slice_ns=20ms"), &["--json"]);
     assert_eq!(chosen.code, 0, "{}", chosen.stderr);
