@@ -97,7 +97,8 @@ fn callbacks(name: &str, file: &[u8]) -> Result<(), BpfError> {
     let object = Object::parse(file)?;
     let mut host = Zero(linked(&object)?.vm);
     let task = host.0.memory.alloc(1 << 16).map_err(|stop| BpfError::Refused(stop.to_string()))?;
-    let entries: Vec<usize> = object.ops.iter().flat_map(|ops| ops.calls.values()).copied().collect();
+    let entries: Vec<usize> =
+        object.ops.iter().flat_map(|ops| ops.calls.values()).copied().collect();
     measure(&format!("callbacks of {name}"), || {
         let before = host.0.executed;
         while host.0.executed - before < 20_000_000 {
@@ -116,7 +117,8 @@ fn callbacks(name: &str, file: &[u8]) -> Result<(), BpfError> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     without_end()?;
-    let files: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let files: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     for (name, file) in OBJECTS.iter().filter(|_| files.is_empty()) {
         callbacks(name, file)?;
     }

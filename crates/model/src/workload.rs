@@ -297,7 +297,11 @@ impl Workload {
                 return Err(missing(task, "a branch that does not end with a `select`".to_owned()));
             }
         }
-        program.ops.iter().enumerate().try_for_each(|(at, op)| self.check_op(task, at, op, cpus))?;
+        program
+            .ops
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, op)| self.check_op(task, at, op, cpus))?;
         if program.spins() { Err(WorkloadError::Spins { task: task.name.clone() }) } else { Ok(()) }
     }
 

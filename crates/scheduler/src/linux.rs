@@ -65,8 +65,8 @@ use crate::{
     World,
 };
 use balance::Balancer;
-use fair::bandwidth::{self, PoolTable, Pools};
 pub(crate) use dl::cbs::Cbs;
+use fair::bandwidth::{self, PoolTable, Pools};
 pub(crate) use fair::server::{FairServer, Wants};
 use fair::{Dequeue, Enqueue, FairRules};
 use rt::period::{RT_PERIOD, RtBudget, RtPeriod};

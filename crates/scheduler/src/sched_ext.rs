@@ -67,8 +67,8 @@ pub(crate) use source::{build, check};
 
 use crate::registry::{Entry, Family};
 use crate::{
-    CellLock, Change, Cmd, Cx, Lock, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, WakeKind,
-    Work, World,
+    CellLock, Change, Cmd, Cx, Lock, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake,
+    WakeKind, Work, World,
 };
 use kernel::{Kernel, Step};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};

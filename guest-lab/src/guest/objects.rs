@@ -21,7 +21,6 @@ use crate::root;
 use anyhow::{Context, Result, ensure};
 use held::{Figures, Held, HeldPlay};
 use plays::{Does, Play, SUBJECTS, Shape, Subject};
-pub use tried::{ObjectsArgs, command};
 use schedlab_model::{EventKind, Ns, SchedEvent, Topology, Workload};
 use schedlab_scheduler::sched_ext::{self, Btf, Each, Profile, ProfileCall};
 use schedlab_scheduler::{Scheduler, registry};
@@ -30,6 +29,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
+pub use tried::{ObjectsArgs, command};
 
 const MS: u64 = 1_000_000;
 /// A tick of Debian's kernels (HZ=250).

@@ -265,6 +265,10 @@ fn a_gate_finds_a_planted_regression() {
     assert_eq!(slow.code, 1, "{} {}", slow.stdout, slow.stderr);
     let lost = gate("faults.bpf.o?fault=4");
     assert_eq!(lost.code, 2, "{} {}", lost.stdout, lost.stderr);
+    let why = lost.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in ["No file could be compared under", "mine.toml: ", "runnable task stall"] {
+        assert!(why.contains(said), "{said}: {}", lost.stdout);
+    }
     let lost = compare("bpf:bpf/sim/faults.bpf.o?fault=4", &[]);
     assert!(lost.code == 2 && lost.stderr.contains("runnable task stall"), "{}", lost.stderr);
 }

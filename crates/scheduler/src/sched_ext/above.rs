@@ -351,8 +351,7 @@ impl Kernel {
         let waiting = self.above.cpus.iter().flat_map(|of| of.waiting.iter().copied());
         let here = waiting.filter(|t| self.allowed(*t, cpu));
         // Of equal ones the first.
-        let most =
-            here.reduce(|a, b| if self.above.rank(b) > self.above.rank(a) { b } else { a });
+        let most = here.reduce(|a, b| if self.above.rank(b) > self.above.rank(a) { b } else { a });
         if let Some(t) = most {
             self.above.leave(t);
             self.set_cpu(t, cpu);

@@ -9,7 +9,8 @@ use super::document::{Item, ScenarioError};
 use super::draw::parse_draw;
 use schedlab_model::text::nearest;
 use schedlab_model::{
-    Amount, ChannelId, CpuId, CpuSet, CpuSetError, Draw, LockId, Nice, Ns, Op, Program, Section, TaskId,
+    Amount, ChannelId, CpuId, CpuSet, CpuSetError, Draw, LockId, Nice, Ns, Op, Program, Section,
+    TaskId,
 };
 use toml::de::DeValue;
 
@@ -255,9 +256,9 @@ fn cpus(rest: &str) -> Result<Op, String> {
     let op = Op::SetCpus { first, last };
     match op.cpus() == Some(set) {
         true => Ok(op),
-        false => Err(format!(
-            "`{rest}` has gaps: a task takes one row of CPUs, such as \"cpus 0-3\""
-        )),
+        false => {
+            Err(format!("`{rest}` has gaps: a task takes one row of CPUs, such as \"cpus 0-3\""))
+        }
     }
 }
 

@@ -152,7 +152,11 @@ pub(super) fn put(path: &Path, begin: &str, end: &str, part: &str) -> Result<()>
 }
 
 /// What is before, between and after two marks.
-pub(super) fn parts<'a>(page: &'a str, begin: &str, end: &str) -> Option<(&'a str, &'a str, &'a str)> {
+pub(super) fn parts<'a>(
+    page: &'a str,
+    begin: &str,
+    end: &str,
+) -> Option<(&'a str, &'a str, &'a str)> {
     let (before, rest) = page.split_once(begin)?;
     let (inside, after) = rest.split_once(end)?;
     Some((before, inside, after))
@@ -234,8 +238,7 @@ fn cell(plays: &[&HeldPlay]) -> String {
     }
     if let Some(play) = plays.iter().find(|play| play.kernel.sleeps()).or(Some(first)) {
         let of = |side: &Figures| format!("{:.2}", side.waits_ms[0]);
-        let _ =
-            write!(text, "; waits p50 {} and {} ms", of(&play.kernel), of(&play.simulator));
+        let _ = write!(text, "; waits p50 {} and {} ms", of(&play.kernel), of(&play.simulator));
     }
     if let Some(play) = plays.iter().find(|play| play.play == "idle") {
         let (one, other) = (play.kernel.stayed, play.simulator.stayed);
@@ -306,10 +309,8 @@ fn plays(all: &[Held]) -> String {
                 false => "none".to_owned(),
             });
             let (shape, object, play) = (&held.shape, &play.object, &play.play);
-            let _ = writeln!(
-                text,
-                "| {shape} | {object} | {play} | {shares} | {turns} | {waits} |"
-            );
+            let _ =
+                writeln!(text, "| {shape} | {object} | {play} | {shares} | {turns} | {waits} |");
         }
     }
     text

@@ -309,11 +309,7 @@ pub(super) struct Ending {
 }
 
 const ENDINGS: &[Ending] = &[
-    Ending {
-        set: "fault=3",
-        what: "a dispatch into a queue that is not there",
-        shape: Shape::One,
-    },
+    Ending { set: "fault=3", what: "a dispatch into a queue that is not there", shape: Shape::One },
     Ending { set: "fault=4", what: "a task that is lost", shape: Shape::One },
     Ending { set: "fault=5", what: "an error of its own (scx_bpf_error)", shape: Shape::One },
     Ending { set: "fault=7", what: "a CPU that is not there", shape: Shape::Four },
@@ -333,14 +329,12 @@ pub(super) fn on(subject: &Subject, shape: Shape) -> impl Iterator<Item = &'stat
 }
 
 /// Plays in which a kernel is known to differ, with the mechanism: object, play, what.
-const KNOWN: &[(&str, &str, &str)] = &[
-    (
-        "scx_simple",
-        "two",
-        "a kernel thread between two turns: the task that ran before it is in the queue again when \
+const KNOWN: &[(&str, &str, &str)] = &[(
+    "scx_simple",
+    "two",
+    "a kernel thread between two turns: the task that ran before it is in the queue again when \
          the next one is chosen, so virtual time decides instead of the turn",
-    ),
-];
+)];
 
 /// The mechanism by which a kernel is known to differ there.
 pub(super) fn known(object: &str, play: &str) -> Option<&'static str> {
@@ -425,9 +419,7 @@ pub(super) fn tasks(play: &Play, spread: u64) -> Result<Vec<TaskSpec>> {
                 children.push(task);
                 Program::once([Op::Spawn(child), work])
             }
-            Does::Changes { work_us, cpus } => {
-                changing(Op::Run(Amount::Fixed(us(work_us))), cpus)
-            }
+            Does::Changes { work_us, cpus } => changing(Op::Run(Amount::Fixed(us(work_us))), cpus),
         };
         let mut task = TaskSpec::new(actor.name, program);
         task.start = Start::AsleepUntil(us(spread * actor.at_us));

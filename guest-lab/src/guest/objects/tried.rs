@@ -239,33 +239,33 @@ impl Asks<'_> {
             ensure!(again.stdout == output.stdout, "{spec}: other bytes on two threads");
         }
         let study: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-        let figures: Vec<&str> =
-            study["headline"].as_array().into_iter().flatten().filter_map(|f| f.as_str()).collect();
-        let figures = &figures[..figures.len().min(2)];
+        let headline = study["headline"].as_array().into_iter().flatten();
+        let figure =
+            |of: &serde_json::Value| Some((of["subject"].as_str()?, of["metric"].as_str()?));
+        let figures: Vec<(&str, &str)> = headline.filter_map(figure).take(2).collect();
         let title = study["input"]["title"].as_str().unwrap_or(scenario);
-        let column = |figure: &&str| Column {
+        let column = |(subject, metric): &(&str, &str)| Column {
             scenario: scenario.to_owned(),
             title: title.to_owned(),
-            figure: (*figure).to_owned(),
+            figure: format!("{subject} {metric}"),
         };
         let rows = study["rows"].as_array();
         let row = rows.and_then(|rows| rows.iter().find(|row| row["scheduler"] == spec));
-        let cells = figures.iter().map(|figure| cell(row, figure)).collect();
+        let cells = figures.iter().map(|figure| cell(row, *figure)).collect();
         Ok((figures.iter().map(column).collect(), Ok(cells)))
     }
 }
 
-/// A figure, such as `sleeper latency p99`, of a row of the program's answer.
-fn cell(row: Option<&serde_json::Value>, figure: &str) -> Cell {
+/// A figure, such as `latency p99` of `sleeper`, of a row of the program's answer.
+fn cell(row: Option<&serde_json::Value>, (subject, metric): (&str, &str)) -> Cell {
     let value = || {
-        let (subject, metric) = figure.split_once(' ')?;
         let subjects = row?["subjects"].as_array()?;
         let subject = subjects.iter().find(|one| one["name"] == subject)?;
         let cells = subject["cells"].as_array()?;
         cells.iter().find(|one| one["metric"] == metric)?["value"]["median"].as_f64()
     };
     match value() {
-        Some(share) if figure.ends_with(" share") => Cell::Share((1e4 * share).round() / 1e4),
+        Some(share) if metric == "share" => Cell::Share((1e4 * share).round() / 1e4),
         Some(time) => Cell::Time(time.round()),
         None => Cell::Nothing,
     }
@@ -377,9 +377,9 @@ mod tests {
             { "metric": "share", "value": { "median": 1.5 } },
             { "metric": "latency p99", "value": { "median": 2_500_000.0 } },
         ] }] });
-        assert_eq!(cell(Some(&row), "hog share").words(), "150 %");
-        assert_eq!(cell(Some(&row), "hog latency p99").words(), "2.50 ms");
-        assert_eq!(cell(Some(&row), "hog latency p50"), Cell::Nothing);
+        assert_eq!(cell(Some(&row), ("hog", "share")).words(), "150 %");
+        assert_eq!(cell(Some(&row), ("hog", "latency p99")).words(), "2.50 ms");
+        assert_eq!(cell(Some(&row), ("hog", "latency p50")), Cell::Nothing);
         let said = "note: x\nerror: bpf:/a/b.bpf.o?x=1, as it is: at 0ns: it ended\n";
         assert_eq!(reason(said, "bpf:/a/b.bpf.o?x=1"), "at 0ns: it ended");
         assert_eq!(reason("error: bpf:/a/b.bpf.o: no such\n", "bpf:/a/b.bpf.o"), "no such");
