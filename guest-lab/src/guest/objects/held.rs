@@ -252,7 +252,10 @@ fn cell(plays: &[&HeldPlay]) -> String {
 }
 
 fn sequences(all: &[Held]) -> String {
-    let mut text = "Which callback of a task follows which, with its flags:\n\n| machine | play | \
+    let mut text = "Which callback of a task follows which, with its flags (`calls`: wakeups, \
+                    turns, a fork and exits; `changes`: nice value and affinity of a running task; \
+                    without wakeups by a child's end and interruptions by threads above the class, \
+                    which the simulated plays do not have):\n\n| machine | play | \
                     steps that are equal | only in the kernel | only in the simulator |\n\
                     |---|---|---|---|---|\n"
         .to_owned();
