@@ -401,13 +401,13 @@ fn changing(work: Op, cpus: bool) -> Program {
     Program::once(all.collect::<Vec<_>>())
 }
 
-/// The same tasks in the simulator, whose time begins at the moment. `spread`: tasks begin so many
-/// times as late as in the guest.
+/// The same tasks in the simulator, whose time begins at the moment. `spread`: 1, or tasks begin so
+/// many times as late as in the guest, and apart.
 pub(super) fn tasks(play: &Play, spread: u64) -> Result<Vec<TaskSpec>> {
     let us = |us: u64| Ns::from_us(us);
     let mut tasks = Vec::new();
     let mut children = Vec::new();
-    for actor in play.actors {
+    for (index, actor) in play.actors.iter().enumerate() {
         let program = match actor.does {
             Does::Hog => Program::hog(),
             Does::Beat { work_us, sleep_us } => Program::closed(us(work_us), us(sleep_us)),
@@ -422,7 +422,9 @@ pub(super) fn tasks(play: &Play, spread: u64) -> Result<Vec<TaskSpec>> {
             Does::Changes { work_us, cpus } => changing(Op::Run(Amount::Fixed(us(work_us))), cpus),
         };
         let mut task = TaskSpec::new(actor.name, program);
-        task.start = Start::AsleepUntil(us(spread * actor.at_us));
+        // Other moments of a tick of 4 ms, too, and another order.
+        let apart = if spread > 1 { index as u64 * spread * spread * 1_709 % 59_000 } else { 0 };
+        task.start = Start::AsleepUntil(us(spread * actor.at_us + apart));
         task.nice = Nice::new(actor.nice).context("a nice value")?;
         tasks.push(task);
     }

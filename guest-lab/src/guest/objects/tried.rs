@@ -240,8 +240,6 @@ impl Asks<'_> {
         }
         let study: serde_json::Value = serde_json::from_slice(&output.stdout)?;
         let headline = study["headline"].as_array().into_iter().flatten();
-        let figure =
-            |of: &serde_json::Value| Some((of["subject"].as_str()?, of["metric"].as_str()?));
         let figures: Vec<(&str, &str)> = headline.filter_map(figure).take(2).collect();
         let title = study["input"]["title"].as_str().unwrap_or(scenario);
         let column = |(subject, metric): &(&str, &str)| Column {
@@ -254,6 +252,11 @@ impl Asks<'_> {
         let cells = figures.iter().map(|figure| cell(row, *figure)).collect();
         Ok((figures.iter().map(column).collect(), Ok(cells)))
     }
+}
+
+/// The subject and the metric of a figure of a headline.
+fn figure(of: &serde_json::Value) -> Option<(&str, &str)> {
+    Some((of["subject"].as_str()?, of["metric"].as_str()?))
 }
 
 /// A figure, such as `latency p99` of `sleeper`, of a row of the program's answer.
