@@ -223,12 +223,16 @@ enum Timing {
     Guest,
     /// None, and all ticks at once.
     Free,
+    /// The guest's, beside two threads that wake now and then and do next to nothing, as those of a
+    /// kernel do.
+    Threads,
     /// As if each decision were cut into the turns of all CPUs, and all ticks at once.
     Slow,
 }
 
 /// With what shares may change, on several CPUs: times of decisions, and starts.
-const OTHERS: [(Timing, u64); 5] = [
+const OTHERS: [(Timing, u64); 6] = [
+    (Timing::Threads, 1),
     (Timing::Free, 1),
     (Timing::Slow, 1),
     (Timing::Guest, 3),
@@ -244,7 +248,7 @@ fn machine(shape: Shape, timing: Timing) -> Machine {
         machine.topology = Topology::regular(1, 1, 2, 2);
     }
     let times = match timing {
-        Timing::Guest => 4,
+        Timing::Guest | Timing::Threads => 4,
         Timing::Free => 0,
         Timing::Slow => 4 * cpus,
     };
@@ -252,7 +256,7 @@ fn machine(shape: Shape, timing: Timing) -> Machine {
     for (name, _) in Costs::knobs() {
         machine.costs.set(name, Ns(prices.get(name).unwrap_or_default().0 * times));
     }
-    if timing == Timing::Guest {
+    if matches!(timing, Timing::Guest | Timing::Threads) {
         machine.ticks = TickSkew::At((0..cpus).map(|cpu| Ns(TICK + 200_000 * cpu)).collect());
     }
     machine
@@ -270,7 +274,11 @@ fn play_out(
     events: &mut Vec<SchedEvent>,
 ) -> Result<()> {
     let machine = machine(shape, timing);
-    let workload = Workload { tasks: plays::tasks(play, spread)?, ..Workload::default() };
+    let mut tasks = plays::tasks(play, spread)?;
+    if timing == Timing::Threads {
+        tasks.extend(plays::threads());
+    }
+    let workload = Workload { tasks, ..Workload::default() };
     let options = RunOptions::for_time(Ns::from_s(play.seconds));
     run(&machine, &workload, scheduler, &options, events)?;
     Ok(())
@@ -306,6 +314,9 @@ fn simulated(spec: &str, play: &Play, how: How) -> Result<Seen> {
         to: end,
         wants: true,
     }));
+    // Threads beside the play.
+    seen.stays.retain(|stay| stay.task < play.actors.len());
+    seen.woken.retain(|(task, _)| *task < play.actors.len());
     Ok(seen)
 }
 
@@ -488,7 +499,8 @@ fn compared(
             .map_err(|error| format!("{error:#}")),
     };
     let others: &[(Timing, u64)] = match shape {
-        Shape::One => &[],
+        // Its CPU decides alone.
+        Shape::One => &OTHERS[..1],
         _ => &OTHERS,
     };
     let range = others.iter().filter_map(|(timing, spread)| simulator(*timing, *spread).ok());

@@ -36,9 +36,9 @@ fn steps(calls: &Calls) -> Steps {
     pairs.map(|pair| (pair[0].clone(), pair[1].clone())).collect()
 }
 
-/// Steps of what the simulated play does not have: a wakeup by a child's end (`waitpid`) is one of a
-/// waker that sleeps at once (WF_SYNC, 16); and a task that a thread above the class interrupts for
-/// a moment (the stopper, for another task's change) goes on with what is left of its slice.
+/// Steps of what the simulated play does not have: a wakeup by a child's end (`waitpid`) is one of
+/// a waker that sleeps at once (WF_SYNC, 16); and a task that a thread above the class interrupts
+/// for a moment (the stopper, for another task's change) goes on with the rest of its slice.
 fn of_others((from, to): &(String, String)) -> bool {
     let waits = from == "select_cpu 18" || to == "select_cpu 18";
     waits || (from.as_str(), to.as_str()) == ("stopping 1", "running 0")

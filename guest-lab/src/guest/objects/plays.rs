@@ -392,6 +392,14 @@ fn words(actor: &Actor, seconds: u64) -> String {
     }
 }
 
+/// Two threads that wake 17 and 21 times a second for 20 us each: that they do is what matters.
+pub(super) fn threads() -> [TaskSpec; 2] {
+    [47, 59].map(|ms| {
+        let program = Program::closed(Ns::from_us(20), Ns::from_ms(ms));
+        TaskSpec { start: Start::AsleepUntil(Ns::from_ms(ms)), ..TaskSpec::new("k", program) }
+    })
+}
+
 /// What `load changes` does.
 fn changing(work: Op, cpus: bool) -> Program {
     let cpu = |cpu| Op::SetCpus { first: CpuId(cpu), last: CpuId(cpu) };
