@@ -278,10 +278,20 @@ fn cell(row: Option<&serde_json::Value>, (subject, metric): (&str, &str)) -> Cel
 
 /// The sentence of a refusal, without the path of the object.
 fn reason(said: &str, spec: &str) -> String {
-    let line = said.lines().find(|line| line.starts_with("error: ")).unwrap_or(said.trim());
+    // With `--json` an error is an object, too.
+    let told: Option<serde_json::Value> = serde_json::from_str(said.trim()).ok();
+    let told = told.as_ref().and_then(|told| told["error"].as_str());
+    let plain = said.lines().find(|line| line.starts_with("error: "));
+    let line = told.or(plain).unwrap_or(said.trim());
     let path = spec.split('?').next().unwrap_or(spec).trim_start_matches("bpf:");
     let line = line.trim_start_matches("error: ").replace(&format!("{spec}, as it is: "), "");
-    line.replace(&format!("bpf:{path}: "), "").replace(path, "it").replace('|', "/")
+    let line = line.replace(&format!("bpf:{path}: "), "").replace(path, "it").replace('|', "/");
+    // Objects name their sources where they were compiled.
+    let short = |word: &str| match word.starts_with('/') {
+        true => word.rsplit('/').next().unwrap_or_default().to_owned(),
+        false => word.to_owned(),
+    };
+    line.split_whitespace().map(short).collect::<Vec<_>>().join(" ")
 }
 
 /// CPU time of the processes that ended, in seconds (fields 16 and 17 of proc(5), in ticks of 10
@@ -388,6 +398,9 @@ mod tests {
         let said = "note: x\nerror: bpf:/a/b.bpf.o?x=1, as it is: at 0ns: it ended\n";
         assert_eq!(reason(said, "bpf:/a/b.bpf.o?x=1"), "at 0ns: it ended");
         assert_eq!(reason("error: bpf:/a/b.bpf.o: no such\n", "bpf:/a/b.bpf.o"), "no such");
+        let told = r#"{"error":"bpf:/a/b.bpf.o: no such","exit_code":2}"#;
+        assert_eq!(reason(told, "bpf:/a/b.bpf.o"), "no such");
+        assert_eq!(reason("error: /a/b/c.c:5: no", "rr"), "c.c:5: no");
         let refused = |cells| Row { scheduler: String::new(), kind: Kind::Own, cells, seconds: 0. };
         let why = || Cell::Refused("why".to_owned());
         assert_eq!(refused(vec![why(), Cell::Nothing, why()]).refused(), Some("why"));
