@@ -14,6 +14,7 @@
  *   family    B us after the moment of `go` starts a child NAMEk; both use A us of CPU time
  *   narrow    B us after the moment of `go` uses A us, confines itself to a CPU of the mask C on which it is not, says so in
  *             the trace, and runs and sleeps for 200 ms; with B of -1 it begins at once and waits for no moment
+ *   changes   uses A us of CPU time, gives itself nice 5, uses A us; with B, confines itself to CPU 1, uses A us, to CPU 2, uses A us
  *   beat      uses A us of CPU time, sleeps B us
  *   go        opens the gate of all that wait for a moment, which is in A us
  * KIND may begin with `at:US:`: it begins so many us after the moment of `go`, and SECONDS count from then on.
@@ -256,6 +257,21 @@ static int narrow(const char *name, unsigned long among)
     return 0;
 }
 
+static int changes(void)
+{
+    use_us(a);
+    if (setpriority(PRIO_PROCESS, 0, 5))
+        return 1;
+    use_us(a);
+    for (unsigned long cpu = 1; b && cpu <= 2; cpu++) {
+        unsigned long mask = 1UL << cpu;
+        if (syscall(SYS_sched_setaffinity, 0, sizeof mask, &mask) < 0)
+            return 1;
+        use_us(a);
+    }
+    return 0;
+}
+
 static int settle(char **words)
 {
     prctl(PR_SET_NAME, words[2]);
@@ -332,6 +348,8 @@ int main(int count, char **words)
         }
     } else if (!strcmp(kind, "beat")) {
         beat();
+    } else if (!strcmp(kind, "changes")) {
+        return changes();
     } else if (!strcmp(kind, "periodic")) {
         periodic();
     } else if (!strcmp(kind, "forks")) {

@@ -64,6 +64,7 @@ enum Chore {
     Disturb(disturb::DisturbArgs),
     Guest(guest_lab::guest::GuestArgs),
     GuestOracle(guest_lab::guest_oracle::GuestOracleArgs),
+    Objects(guest_lab::guest::ObjectsArgs),
     /// Builds the BPF objects and compares them with those in bpf/ (needs clang, llvm and
     /// libbpf-dev)
     Bpf {
@@ -146,6 +147,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Dist(args) => dist::command(&args),
         Chore::Disturb(args) => disturb::command(&args),
         Chore::Guest(args) => guest_lab::guest::command(args),
+        Chore::Objects(args) => guest_lab::guest::objects_command(&args),
         Chore::GuestOracle(args) => guest_lab::guest_oracle::command(&args),
         Chore::Bpf { write } => bpf::command(write),
         Chore::Ui { write } => ui::command(write),

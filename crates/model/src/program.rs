@@ -1,6 +1,6 @@
 //! Tasks are small programs. What a task does is separate from what a scheduler does to it.
 
-use crate::{ChannelId, CpuId, ExecutorId, LockId, Ns, ScriptId, TaskId};
+use crate::{ChannelId, CpuId, CpuSet, ExecutorId, LockId, Nice, Ns, ScriptId, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// One step of a task's program.
@@ -101,6 +101,16 @@ pub enum Op {
     Interrupts(Amount),
     /// `sched_yield`.
     Yield,
+    /// `setpriority` of the task itself; no effect when its nice value is that already.
+    SetNice(Nice),
+    /// `sched_setaffinity` of the task itself: the CPUs from the first to the last, as far as its
+    /// control groups allow. No effect where it may run there already, or nowhere (`EINVAL`).
+    SetCpus {
+        /// The first one.
+        first: CpuId,
+        /// The last one; not before the first.
+        last: CpuId,
+    },
     /// Starts the task (its [`Start`](crate::Start) must be `Spawned`); no effect when it already
     /// lives.
     Spawn(TaskId),
@@ -119,6 +129,15 @@ pub enum Op {
     Attend(ExecutorId),
     /// Ends the task. Falling off the end of the program does the same.
     Exit,
+}
+
+impl Op {
+    /// The CPUs that the task asks for; `None` for other operations.
+    pub fn cpus(&self) -> Option<CpuSet> {
+        let Op::SetCpus { first, last } = *self else { return None };
+        let last = last.0.min(crate::MAX_CPUS as u32 - 1);
+        Some((first.0..=last).map(CpuId).collect())
+    }
 }
 
 /// What is forbidden while a task is in the kernel.

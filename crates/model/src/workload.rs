@@ -292,12 +292,22 @@ impl Workload {
                 return Err(missing(task, "a branch that does not end with a `select`".to_owned()));
             }
         }
-        program.ops.iter().enumerate().try_for_each(|(at, op)| self.check_op(task, at, op))?;
+        program
+            .ops
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, op)| self.check_op(task, at, op, cpus))?;
         if program.spins() { Err(WorkloadError::Spins { task: task.name.clone() }) } else { Ok(()) }
     }
 
     /// Checks what the operation at `at` of a task's program refers to.
-    fn check_op(&self, task: &TaskSpec, at: usize, op: &Op) -> Result<(), WorkloadError> {
+    fn check_op(
+        &self,
+        task: &TaskSpec,
+        at: usize,
+        op: &Op,
+        cpus: usize,
+    ) -> Result<(), WorkloadError> {
         match *op {
             Op::Select if task.program.branches.is_empty() => {
                 return Err(missing(task, "a `select` without branches".to_owned()));
@@ -342,6 +352,10 @@ impl Workload {
             }
             Op::NextPeriod { period, .. } | Op::SkipMissed { period, .. } if period == Ns::ZERO => {
                 return Err(missing(task, "a period of 0".to_owned()));
+            }
+            Op::SetCpus { first, last } if first > last || last.index() >= cpus => {
+                let (task, affinity) = (task.name.clone(), op.cpus().unwrap_or_default());
+                return Err(WorkloadError::Affinity { task, affinity, last: cpus - 1 });
             }
             _ => {}
         }
@@ -388,6 +402,7 @@ impl Program {
             | Op::Done(_)
             | Op::Repeat { .. } => false,
             Op::Yield | Op::CondResched | Op::SkipMissed { .. } | Op::SleepUntil(_) => false,
+            Op::SetNice(_) | Op::SetCpus { .. } => false,
             _ => true,
         })
     }

@@ -65,6 +65,7 @@ use crate::{
     World,
 };
 use balance::Balancer;
+pub(crate) use dl::cbs::Cbs;
 use fair::bandwidth::{self, PoolTable, Pools};
 pub(crate) use fair::server::{FairServer, Wants};
 use fair::{Dequeue, Enqueue, FairRules};

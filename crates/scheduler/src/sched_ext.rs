@@ -26,7 +26,8 @@
 //! | watchdog | `check_rq_for_timeouts` | exact, not by halves of the timeout | `a_lost_task_is_found_by_the_watchdog` |
 //! | error exits | `scx_error` | the run ends, with the kernel's words; tasks do not go back to fair | `faults_end_the_run_with_a_reason` |
 //! | `SCX_OPS_SWITCH_PARTIAL` | | every fair task counts as SCHED_EXT | |
-//! | RT and deadline tasks run above the class; `cpu_release`, `cpu_acquire` | `pick_next_task`, `put_prev_task_scx`, `switch_class` | simplified: [`above`] | `real_time_tasks_run_above_a_scheduler_in_bpf` |
+//! | RT and deadline tasks run above the class, with their slices and budgets; `cpu_release`, `cpu_acquire` | `pick_next_task`, `put_prev_task_scx`, `switch_class` | see [`above`] | `real_time_tasks_run_above_a_scheduler_in_bpf` |
+//! | nice value and affinity of a running task change; one whose CPU is not allowed any more is taken to another without `quiescent` and `runnable` | `sched_change_begin`, `migration_cpu_stop`, `move_queued_task` | modelled; `cpu_release` for the stopper's thread is not called | `changes_of_a_running_task_are_told_as_in_the_kernel`, guests: `sched-ext-objects` |
 //! | flags of callbacks: those of the core (NOCLOCK, INITIAL, MIGRATED, …) too | kernel/sched/core.c, sched.h | modelled | guests: `sched-ext-objects` |
 //! | the deadline server of 7.x | `ext_server` | simplified: [`server`] | `a_deadline_server_keeps_real_time_tasks_from_starving_the_class` |
 //! | bypass, core scheduling, sub-schedulers | | omitted | |
@@ -66,8 +67,8 @@ pub(crate) use source::{build, check};
 
 use crate::registry::{Entry, Family};
 use crate::{
-    CellLock, Change, Cmd, Cx, Lock, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, Work,
-    World,
+    CellLock, Change, Cmd, Cx, Lock, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake,
+    WakeKind, Work, World,
 };
 use kernel::{Kernel, Step};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
@@ -157,22 +158,12 @@ impl Scheduler for SchedExt {
             ticks: true,
             wakers: true,
             cpu_timers: 2,
+            task_timers: true,
             global_timers: 1,
             saved: true,
             own_marks: true,
             counts_code: true,
             ..Needs::default()
-        }
-    }
-
-    fn stands_in(&self, policy: Policy) -> Option<&'static str> {
-        match policy {
-            Policy::Rr(_) => Some("fifo: real-time tasks above a scheduler in BPF have no slices"),
-            Policy::Deadline { .. } => Some(
-                "a level above real time, first come first served: deadline tasks above a \
-                 scheduler in BPF have no budgets",
-            ),
-            _ => None,
         }
     }
 
@@ -211,7 +202,7 @@ impl Scheduler for SchedExt {
     fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
         self.with(cx, |kernel| match kernel.above.has(task.index()) {
             true => {
-                kernel.place(task.index(), false);
+                kernel.wake_above(task.index(), wake.kind == WakeKind::Migrated);
                 Ok(())
             }
             false => kernel.wake(task.index(), wake.kind, wake.sync),
@@ -220,7 +211,7 @@ impl Scheduler for SchedExt {
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
         self.with(cx, |kernel| {
-            kernel.above.leave(task.index());
+            kernel.leave_above(task.index());
             kernel.dequeue(task.index(), false, ops::enq::DEQ_SLEEP | ops::enq::NOCLOCK)?;
             if cx.task(task).alive { Ok(()) } else { kernel.exit_task(task.index()) }
         });
@@ -229,7 +220,8 @@ impl Scheduler for SchedExt {
     fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
         self.with(cx, |kernel| match kernel.above.has(task.index()) {
             true => {
-                kernel.above.yielded(kernel.tasks[task.index()].cpu);
+                let cpu = kernel.tasks[task.index()].cpu;
+                kernel.above.yielded(task.index(), cpu);
                 Ok(())
             }
             false => kernel.yielded(task.index()),
@@ -240,16 +232,15 @@ impl Scheduler for SchedExt {
         let (cpu, prev) = (cpu.index(), prev.map(TaskId::index));
         let next = self.with(cx, |kernel| {
             kernel.finish(cpu)?;
-            if let Some(t) = prev
-                && why != Prev::Runnable
-            {
+            if let Some(t) = prev.filter(|_| why == Prev::Migrating) {
+                kernel.takes_off(t)?;
+            } else if let Some(t) = prev.filter(|_| why != Prev::Runnable) {
                 // A task that exits goes through its group once more (`sched_autogroup_exit_task`).
                 if why == Prev::Exited && kernel.layout.autogroup.1 > 0 {
-                    kernel.change(t, |_| Ok(()))?;
+                    kernel.change(t, ops::enq::REGROUPED, |_| Ok(()))?;
                 }
                 let special = ops::enq::SPECIAL[kernel.rules.bits()];
                 let flags = match why {
-                    Prev::Migrating => ops::enq::NOCLOCK,
                     Prev::Exited => ops::enq::DEQ_SLEEP | ops::enq::NOCLOCK | special,
                     _ => ops::enq::DEQ_SLEEP | ops::enq::NOCLOCK,
                 };
@@ -287,7 +278,8 @@ impl Scheduler for SchedExt {
         let Some(kernel) = &state.kernel else { return u64::MAX };
         let c = &kernel.cpus[cpu.index()];
         let stops = c.tickless && !kernel.has(ops::Op::Tick);
-        match c.switching.is_none() && (c.curr.is_none() || stops) {
+        let quiet = !kernel.above.wants_ticks(cpu.index()) && (c.curr.is_none() || stops);
+        match c.switching.is_none() && quiet {
             true => u64::MAX,
             false => 1,
         }
@@ -300,6 +292,10 @@ impl Scheduler for SchedExt {
                 Ok(())
             }
             Timer::Cpu(cpu, _) => kernel.timers_due(cpu.index()),
+            Timer::Task(task) => {
+                kernel.above_due(task.index());
+                Ok(())
+            }
             _ => {
                 let next = kernel.watch();
                 kernel.cmds.push(Cmd::Arm(WATCHDOG, Ns(next)));

@@ -51,7 +51,7 @@ use crate::{Costs, Machine, Outcome, RunOptions, SimError, TickSkew};
 use agent_view::AgentView;
 use agents::Agents;
 use kernel::Kernel;
-use schedlab_model::{CpuId, CpuSet, EventSink, Ns, Topology, Workload};
+use schedlab_model::{CpuId, CpuSet, EventSink, Ns, Op, Topology, Workload};
 use schedlab_scheduler::Scheduler;
 
 /// Where the scheduler runs.
@@ -120,6 +120,7 @@ pub fn run_delegated(
     machine.check_alone("delegation")?;
     let cpus = machine.topology.cpus();
     workload.check(cpus)?;
+    keeps_attributes(workload)?;
     let mut outside = delegation.outside.clone();
     outside.resize(workload.tasks.len(), false);
     let machine = own_costs(machine);
@@ -165,6 +166,20 @@ fn own_costs(machine: &Machine) -> Machine {
     }
     machine.delays = Default::default();
     machine
+}
+
+/// Agents are not told of tasks that change their nice value or CPUs while they run.
+fn keeps_attributes(workload: &Workload) -> Result<(), SimError> {
+    let changes = |op: &Op| matches!(op, Op::SetNice(_) | Op::SetCpus { .. });
+    match workload.tasks.iter().find(|task| task.program.ops.iter().any(changes)) {
+        None => Ok(()),
+        Some(task) => Err(SimError::Machine(format!(
+            "task `{}` changes its nice value or its CPUs while it runs (steps `nice` and `cpus`), \
+             of which agents are not told: compare the scheduler without delegation, or leave \
+             these steps out",
+            task.name
+        ))),
+    }
 }
 
 /// Tasks outside of the enclave keep off a spinning agent's CPU; those inside need another one.

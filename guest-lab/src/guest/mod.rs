@@ -31,6 +31,7 @@ use catalogue::{TESTS, Test, Verdict};
 use emulator::Emulator;
 use kernels::Kernel;
 use machine::{Clock, Machine};
+pub use objects::{ObjectsArgs, command as objects_command};
 pub use options::GuestArgs;
 use options::Options;
 use std::collections::VecDeque;
@@ -136,9 +137,7 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(u8::from(bad > 0)));
     }
     bad += laboratory.test(&kernels, &options)?;
-    if options.table {
-        bad += table::renew(&tree, &kernels, &laboratory.runs)?;
-    }
+    bad += pages(&laboratory, &kernels, &options)?;
     if options.matrix {
         matrix::merge(&program, &kernels, &laboratory.runs, &work)?;
     }
@@ -146,11 +145,25 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(bad > 0)))
 }
 
+/// Writes the pages that are asked for: how many faults there are.
+fn pages(laboratory: &Laboratory, kernels: &[Kernel], options: &Options) -> Result<usize> {
+    let (tree, mut bad) = (root(), 0);
+    if options.table {
+        bad += table::renew(&tree, kernels, &laboratory.runs)?;
+    }
+    if options.objects {
+        bad += objects::held::renew(&tree, kernels, &laboratory.runs)?;
+    }
+    Ok(bad)
+}
+
 /// Judges what the last boots of these tests left: how many faults there are.
 fn again(tree: &Path, store: &Store, options: &Options) -> Result<usize> {
     let mut bad = 0;
-    for kernel in kernels::get(store, &options.kernels)? {
-        let runs = tree.join("target/guest/runs").join(&kernel.release);
+    let kernels = kernels::get(store, &options.kernels)?;
+    let all = tree.join("target/guest/runs");
+    for kernel in &kernels {
+        let runs = all.join(&kernel.release);
         for test in TESTS.iter().filter(|test| options.tests.iter().any(|name| name == test.name)) {
             let folder = runs.join(test.name);
             let console = folder.join("console.txt");
@@ -161,6 +174,9 @@ fn again(tree: &Path, store: &Store, options: &Options) -> Result<usize> {
             println!("== {} ({}): judged again", kernel.name, kernel.release);
             bad += judge(test, &transcript::read(&text), &folder);
         }
+    }
+    if options.objects {
+        bad += objects::held::renew(tree, &kernels, &all)?;
     }
     Ok(bad)
 }

@@ -5,8 +5,11 @@
 mod build;
 mod calls;
 mod endings;
+pub(super) mod held;
 mod plays;
 mod snapshot;
+mod tried;
+mod types;
 
 use super::catalogue::Verdict;
 use super::conformance::{self, Driver};
@@ -16,6 +19,7 @@ use super::kernels::Kernel;
 use super::store::Store;
 use crate::root;
 use anyhow::{Context, Result, ensure};
+use held::{Figures, Held, HeldPlay};
 use plays::{Does, Play, SUBJECTS, Shape, Subject};
 use schedlab_model::{EventKind, Ns, SchedEvent, Topology, Workload};
 use schedlab_scheduler::sched_ext::{self, Btf, Each, Profile, ProfileCall};
@@ -25,6 +29,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
+pub use tried::{ObjectsArgs, command};
 
 const MS: u64 = 1_000_000;
 /// A tick of Debian's kernels (HZ=250).
@@ -65,9 +70,8 @@ fn archive(store: &Store, kernel: &Kernel, shape: Shape) -> Result<Vec<u8>> {
     }
     let faults = format!("{}.bpf.o", plays::FAULTS);
     archive.file(&format!("objects/{faults}"), &image::read(&ours.join(&faults))?);
-    // One CPU is enough for what ends a scheduler.
-    let faults = if shape == Shape::One { plays::faults() } else { String::new() };
-    archive.file("objects/plays.sh", (plays::script(shape) + &faults).as_bytes());
+    let script = plays::script(shape) + &plays::faults(shape);
+    archive.file("objects/plays.sh", script.as_bytes());
     let loader = folder.join(build::LOADER);
     archive.file(&format!("bin/{}", build::LOADER), &image::read(&loader)?);
     image::libraries(&loader, &mut archive)?;
@@ -219,9 +223,22 @@ enum Timing {
     Guest,
     /// None, and all ticks at once.
     Free,
+    /// The guest's, beside two threads that wake now and then and do next to nothing, as those of a
+    /// kernel do.
+    Threads,
     /// As if each decision were cut into the turns of all CPUs, and all ticks at once.
     Slow,
 }
+
+/// With what shares may change, on several CPUs: times of decisions, and starts.
+const OTHERS: [(Timing, u64); 6] = [
+    (Timing::Threads, 1),
+    (Timing::Free, 1),
+    (Timing::Slow, 1),
+    (Timing::Guest, 3),
+    (Timing::Guest, 5),
+    (Timing::Guest, 7),
+];
 
 /// The machine of a shape.
 fn machine(shape: Shape, timing: Timing) -> Machine {
@@ -231,7 +248,7 @@ fn machine(shape: Shape, timing: Timing) -> Machine {
         machine.topology = Topology::regular(1, 1, 2, 2);
     }
     let times = match timing {
-        Timing::Guest => 4,
+        Timing::Guest | Timing::Threads => 4,
         Timing::Free => 0,
         Timing::Slow => 4 * cpus,
     };
@@ -239,32 +256,39 @@ fn machine(shape: Shape, timing: Timing) -> Machine {
     for (name, _) in Costs::knobs() {
         machine.costs.set(name, Ns(prices.get(name).unwrap_or_default().0 * times));
     }
-    if timing == Timing::Guest {
+    if matches!(timing, Timing::Guest | Timing::Threads) {
         machine.ticks = TickSkew::At((0..cpus).map(|cpu| Ns(TICK + 200_000 * cpu)).collect());
     }
     machine
 }
 
+/// How a play is simulated: on which machine, and how many times as late as in the guest tasks
+/// begin.
+type How = (Shape, Timing, u64);
+
 /// Plays in the simulator.
 fn play_out(
     scheduler: &dyn Scheduler,
     play: &Play,
-    shape: Shape,
-    timing: Timing,
+    (shape, timing, spread): How,
     events: &mut Vec<SchedEvent>,
 ) -> Result<()> {
     let machine = machine(shape, timing);
-    let workload = Workload { tasks: plays::tasks(play)?, ..Workload::default() };
+    let mut tasks = plays::tasks(play, spread)?;
+    if timing == Timing::Threads {
+        tasks.extend(plays::threads());
+    }
+    let workload = Workload { tasks, ..Workload::default() };
     let options = RunOptions::for_time(Ns::from_s(play.seconds));
     run(&machine, &workload, scheduler, &options, events)?;
     Ok(())
 }
 
 /// Returns the play in the simulator.
-fn simulated(spec: &str, play: &Play, shape: Shape, timing: Timing) -> Result<Seen> {
+fn simulated(spec: &str, play: &Play, how: How) -> Result<Seen> {
     let mut events: Vec<SchedEvent> = Vec::new();
-    let scheduler = registry::build(&spec.parse()?, shape.cpus())?;
-    play_out(&*scheduler, play, shape, timing, &mut events)?;
+    let scheduler = registry::build(&spec.parse()?, how.0.cpus())?;
+    play_out(&*scheduler, play, how, &mut events)?;
     let mut seen = Seen::default();
     let mut on: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
     for event in &events {
@@ -290,6 +314,9 @@ fn simulated(spec: &str, play: &Play, shape: Shape, timing: Timing) -> Result<Se
         to: end,
         wants: true,
     }));
+    // Threads beside the play.
+    seen.stays.retain(|stay| stay.task < play.actors.len());
+    seen.woken.retain(|(task, _)| *task < play.actors.len());
     Ok(seen)
 }
 
@@ -315,7 +342,7 @@ fn median(turns: &[(usize, u64)]) -> u64 {
 }
 
 /// By how many points the kernel's shares lie outside of what the simulator gives with one time of
-/// decisions or another.
+/// decisions or another, and with other starts.
 fn outside(kernel: &Found, simulator: &Found, range: &[Found]) -> f64 {
     let points = kernel.shares.iter().enumerate().map(|(task, share)| {
         let all = || range.iter().chain([simulator]).map(|found| found.shares[task]);
@@ -325,7 +352,8 @@ fn outside(kernel: &Found, simulator: &Found, range: &[Found]) -> f64 {
     points.fold(0.0, f64::max)
 }
 
-/// Says so where shares depend on how long decisions take, by more than a turn explains.
+/// Says so where shares depend on how long decisions take, or on when tasks begin: turns of several
+/// CPUs can lock into a cycle. By more than a turn explains.
 fn depends(simulator: &Found, range: &[Found]) -> String {
     let most = range.iter().map(|found| apart(simulator, found)).fold(0.0, f64::max);
     if most > POINTS { format!("; depends on timing by {most:.1}") } else { String::new() }
@@ -372,6 +400,7 @@ fn judge(folder: &Path, shape: Shape) -> Result<Vec<Verdict>> {
                      |---|---|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     let mut verdicts = Vec::new();
+    let mut held = Held { shape: shape.word().to_owned(), ..Held::default() };
     for subject in SUBJECTS {
         let file = folder.join(format!("{}.bpf.o", subject.name));
         let Ok(bytes) = std::fs::read(&file) else { continue };
@@ -379,18 +408,26 @@ fn judge(folder: &Path, shape: Shape) -> Result<Vec<Verdict>> {
         for play in plays::on(subject, shape) {
             let name = format!("{}.{}", subject.name, play.name);
             if play.calls {
-                verdicts.push(calls::judge(folder, &name, play, shape)?);
+                let (verdict, sequence) = calls::judge(folder, &name, play, shape)?;
+                verdicts.push(verdict);
+                held.sequences.push(sequence);
                 continue;
             }
             let both = compared(folder, subject, play, shape, refused.as_ref());
+            held.plays.extend(both.held(subject.name, play.name));
             verdicts.push(row(&mut table, &name, shape, both)?);
         }
     }
-    verdicts.extend(snapshot::judge(folder, shape)?);
-    if shape == Shape::One {
-        verdicts.extend(endings::judge(folder, &kernel)?);
+    if let Some(verdict) = snapshot::judge(folder, shape)? {
+        held.snapshot = Some(verdict.text.clone());
+        verdicts.push(verdict);
+    }
+    for (verdict, ending) in endings::judge(folder, &kernel, shape)? {
+        verdicts.push(verdict);
+        held.endings.push(ending);
     }
     std::fs::write(folder.join("objects.md"), &table)?;
+    std::fs::write(folder.join(held::FILE), serde_json::to_string(&held)?)?;
     println!("{table}");
     Ok(verdicts)
 }
@@ -399,8 +436,24 @@ fn judge(folder: &Path, shape: Shape) -> Result<Vec<Verdict>> {
 struct Both {
     kernel: Result<Found, String>,
     simulator: Result<Found, String>,
-    /// With other times of decisions, on several CPUs.
+    /// With other times of decisions and other starts, on several CPUs.
     range: Vec<Found>,
+}
+
+impl Both {
+    /// What is kept of it.
+    fn held(&self, object: &str, play: &str) -> Option<HeldPlay> {
+        let (Ok(kernel), Ok(simulator)) = (&self.kernel, &self.simulator) else { return None };
+        Some(HeldPlay {
+            object: object.to_owned(),
+            play: play.to_owned(),
+            kernel: Figures::of(kernel),
+            simulator: Figures::of(simulator),
+            outside: (10.0 * outside(kernel, simulator, &self.range)).round() / 10.0,
+            alike: alike(&kernel.turns, &simulator.turns).round(),
+            why: plays::known(object, play).map(str::to_owned),
+        })
+    }
 }
 
 /// The profile that tells a scheduler which CPUs share a core, as its `calls` do in the guest; by
@@ -439,18 +492,20 @@ fn compared(
         set += &format!(",{}={}", sched_ext::PROFILE, siblings(subject));
     }
     let spec = if set.is_empty() { String::new() } else { format!("?{set}") };
-    let simulator = |timing| match refused {
+    let simulator = |timing, spread| match refused {
         Some(why) => Err(why.to_string()),
-        None => simulated(&format!("bpf:{}{spec}", subject.name), play, shape, timing)
+        None => simulated(&format!("bpf:{}{spec}", subject.name), play, (shape, timing, spread))
             .map(|seen| seen.found(play, shape))
             .map_err(|error| format!("{error:#}")),
     };
-    let others: &[Timing] = match shape {
-        Shape::One => &[],
-        _ => &[Timing::Free, Timing::Slow],
+    let others: &[(Timing, u64)] = match shape {
+        // Its CPU decides alone.
+        Shape::One => &OTHERS[..1],
+        _ => &OTHERS,
     };
-    let range = others.iter().filter_map(|timing| simulator(*timing).ok()).collect();
-    let simulator = simulator(Timing::Guest);
+    let range = others.iter().filter_map(|(timing, spread)| simulator(*timing, *spread).ok());
+    let range = range.collect();
+    let simulator = simulator(Timing::Guest, 1);
     Both { kernel, simulator, range }
 }
 
@@ -510,13 +565,13 @@ fn row(table: &mut String, name: &str, shape: Shape, both: Both) -> Result<Verdi
     // On several CPUs a task has turns on any of them.
     let turns = shape != Shape::One || mean(&kernel).abs_diff(mean(&simulator)) <= TICK;
     let (object, play) = name.split_once('.').unwrap_or((name, ""));
-    let known = plays::KNOWN.iter().find(|(one, other, _)| (*one, *other) == (object, play));
+    let known = plays::known(object, play);
     let mut text = format!("{name} on {}: shares differ by {points:.1} points", shape.word());
     if !turns {
         text +=
             &format!(", turns last {:.1} and {:.1} ms", ms(mean(&kernel)), ms(mean(&simulator)));
     }
-    if let Some((_, _, why)) = known {
+    if let Some(why) = known {
         let _ = writeln!(table, "| | | {why} | | | | | | | |");
         text += &format!(" (known: {why})");
     }

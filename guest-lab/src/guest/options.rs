@@ -3,6 +3,7 @@
 use super::catalogue::TESTS;
 use super::kernels::USUAL;
 use super::machine::{Clock, Machine};
+use super::objects::held::TESTS as OBJECTS;
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
 
@@ -28,6 +29,8 @@ pub(super) struct Options {
     pub(super) program: Option<PathBuf>,
     /// Judge what the last boots left, and boot nothing.
     pub(super) again: bool,
+    /// Keep what objects of sched_ext gave, and write its page.
+    pub(super) objects: bool,
 }
 
 /// What `--pairs` records.
@@ -80,6 +83,10 @@ pub struct GuestArgs {
     /// Merge what `latency --matrix` measures in each kernel into one table and page
     #[arg(long)]
     matrix: bool,
+    /// Hold objects of sched_ext schedulers against 7.2 on three machines, and write the tables of
+    /// docs/sched-ext-objects.md
+    #[arg(long)]
+    objects: bool,
     /// Run this shell script in place of the tests
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
@@ -108,7 +115,7 @@ pub struct GuestArgs {
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Judge what the last boots of these tests left, and boot nothing
-    #[arg(long, requires = "tests")]
+    #[arg(long)]
     again: bool,
 }
 
@@ -142,7 +149,9 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
         }),
         program: args.program,
         again: args.again,
+        objects: args.objects,
     };
+    options.tests.extend(OBJECTS.map(str::to_owned).into_iter().filter(|_| args.objects));
     options.tests.extend(super::table::tests().filter(|_| args.table));
     options.tests.extend(args.matrix.then(|| super::matrix::TEST.to_owned()));
     check(&options, args.script.is_some(), machine)?;
@@ -151,6 +160,7 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
         let usual: &[&str] = match () {
             () if options.pairs.is_some() => &PAIRS,
             () if options.matrix => &MATRIX,
+            () if options.objects => &["7.2"],
             () if options.short => &SHORT,
             () => &USUAL,
         };
@@ -179,6 +189,10 @@ fn check(options: &Options, script: bool, machine: Machine) -> Result<()> {
     ensure!(
         options.pairs.is_none() || (options.tests.is_empty() && !options.short && !script),
         "--pairs runs in place of the tests: leave out --test, --short and --script"
+    );
+    ensure!(
+        !options.again || !options.tests.is_empty(),
+        "--again judges tests by name: add --test or --objects"
     );
     let usual = Machine::usual(Clock::Host);
     // The sizes of pairs were looked at above.
@@ -214,6 +228,8 @@ mod tests {
             (matrix.kernels.join(" "), matrix.tests.join(" ")),
             (MATRIX.join(" "), "matrix".into())
         );
+        let objects = options("--objects --again").unwrap();
+        assert_eq!((objects.kernels.join(" "), objects.tests.len()), ("7.2".into(), 3));
         let script = options("6.1 --script a.sh --virtual --cpus 2").unwrap().script.unwrap();
         assert_eq!((script.1.clock, script.1.cpus), (Clock::Virtual, 2));
     }
@@ -224,6 +240,7 @@ mod tests {
             ("--test lottery", "no test `lottery`"),
             ("--cpus 0 --script a.sh", "0 is not in 1..=64"),
             ("--test", "a value is required"),
+            ("--again", "add --test or --objects"),
             ("linux", "kernels are versions"),
             ("--script a --test doctor", "leave out --test"),
             ("--pairs --test doctor", "leave out --test"),

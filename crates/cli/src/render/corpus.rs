@@ -12,12 +12,15 @@ pub(crate) fn corpus(found: &CorpusResult, style: &Style) -> String {
     let CorpusResult { scheduler, against, files, .. } = found;
     let [failed, passed, open] = [FileOutcome::Failed, FileOutcome::Passed, FileOutcome::CannotSay]
         .map(|of| found.count(of));
+    let wrong = found.count(FileOutcome::Error);
     let first = match failed {
+        0 if wrong == files.len() => {
+            format!("No file could be compared under {scheduler} and {against}")
+        }
         0 => format!("No gate fails for {scheduler} against {against} in {} files", files.len()),
         _ => format!("{scheduler} fails in {failed} of {} files against {against}", files.len()),
     };
     let mut rest = vec![format!("{passed} passed")];
-    let wrong = found.count(FileOutcome::Error);
     for (count, what) in [
         (open, "cannot be judged"),
         (found.count(FileOutcome::NotCovered), "have nothing that a gate is about"),
@@ -35,6 +38,11 @@ pub(crate) fn corpus(found: &CorpusResult, style: &Style) -> String {
         let table = Table { head, rows, fixed: 1, ..Table::default() };
         text += &format!("\n{}", table.render(style).0);
     }
+    // Behind the table: a sentence does not fit into a column.
+    for file in files.iter().filter(|file| file.outcome == FileOutcome::Error) {
+        text +=
+            &format!("\n{}\n", wrap(&format!("{}: {}", file.file, file.message), style.width, 2));
+    }
     text
 }
 
@@ -42,11 +50,7 @@ fn rows(file: &CorpusFile) -> Vec<Vec<Cell>> {
     let name = || Cell::plain(file.file.clone());
     if file.gates.is_empty() {
         let outcome = Cell::plain(file.outcome.name());
-        let message = match file.outcome {
-            FileOutcome::Error => Cell::plain(file.message.clone()),
-            _ => Cell::default(),
-        };
-        return vec![vec![name(), Cell::default(), Cell::default(), outcome, message]];
+        return vec![vec![name(), Cell::default(), Cell::default(), outcome, Cell::default()]];
     }
     let row = |gated: &Gated| {
         let look = match gated.outcome {

@@ -45,6 +45,13 @@ fn an_object_is_compared_with_a_kernels_own_scheduler() {
     assert!(text.contains("run by a model of sched_ext with the rules of Linux 6.13"), "{text}");
     let again = compare(fair, &["--scheduler", "linux-7.2", "--json", "--jobs", "1"]);
     assert_eq!(ran.stdout, again.stdout, "the same bytes on one thread and on two");
+    let seeds = |jobs| {
+        let ran = compare(fair, &["--scheduler", "linux-7.2", "--seeds", "4", "--jobs", jobs]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stdout
+    };
+    assert_eq!(seeds("1"), seeds("2"));
+    assert_eq!(seeds("2"), seeds("2"));
 }
 
 #[test]
@@ -151,6 +158,12 @@ fn a_profile_sets_up_what_the_user_half_would() {
             .collect::<Vec<_>>()
     };
     assert_eq!(hash(&ran), hash(&plain));
+    let said = "not-played = \"it moves load between caches\"\n";
+    let half = file("half.toml", &format!("scheduler = \"fair\"\n{said}"));
+    let ran = compare(&format!("{FAIR}?profile={half}"), &["--json"]);
+    let said = "its user half is not played: it moves load between caches";
+    assert!(ran.code == 0 && ran.stdout.contains(said), "{} {}", ran.stdout, ran.stderr);
+    let ran = compare(&format!("{FAIR}?profile={good}"), &["--json"]);
     // What is chosen goes before the profile.
     let chosen = compare(&format!("{FAIR}?profile={good},slice_ns=20ms"), &["--json"]);
     assert_eq!(chosen.code, 0, "{}", chosen.stderr);
@@ -252,6 +265,10 @@ fn a_gate_finds_a_planted_regression() {
     assert_eq!(slow.code, 1, "{} {}", slow.stdout, slow.stderr);
     let lost = gate("faults.bpf.o?fault=4");
     assert_eq!(lost.code, 2, "{} {}", lost.stdout, lost.stderr);
+    let why = lost.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in ["No file could be compared under", "mine.toml: ", "runnable task stall"] {
+        assert!(why.contains(said), "{said}: {}", lost.stdout);
+    }
     let lost = compare("bpf:bpf/sim/faults.bpf.o?fault=4", &[]);
     assert!(lost.code == 2 && lost.stderr.contains("runnable task stall"), "{}", lost.stderr);
 }

@@ -19,8 +19,9 @@ impl Kernel {
             WakeKind::New => enq::INITIAL[self.rules.bits()],
             _ => enq::WAKEUP,
         };
+        let migrates = kind == WakeKind::Migrated;
         let mut chosen = prev;
-        if mask.count_ones() > 1 && kind != WakeKind::Migrated {
+        if mask.count_ones() > 1 && !migrates {
             let how = if kind == WakeKind::New { FORK } else { TTWU };
             chosen = self.select(t, prev, how | if sync { SYNC } else { 0 })?;
             // A new task's flags do not say so (`wake_up_new_task`).
@@ -29,19 +30,23 @@ impl Kernel {
             }
         }
         if !self.allowed(t, chosen) || !self.cpus[chosen].online {
-            chosen = self.fallback(t, prev);
+            chosen = self.fallback(t, if migrates { self.tasks[t].goes_to } else { prev });
         }
         if chosen != prev && kind != WakeKind::New {
             flags |= enq::MIGRATED[self.rules.bits()];
         }
-        if kind == WakeKind::Migrated {
-            flags = 0;
+        // `activate_task` of a task that is on its way.
+        if migrates {
+            flags = enq::MIGRATED[self.rules.bits()];
         }
         self.set_cpu(t, chosen);
         self.set_queued(t, true);
         self.waits(t);
         self.show_flags(t);
-        self.op(Op::Runnable, self.vm.cpu, &[self.tasks[t].addr, flags])?;
+        // It was runnable on its way, too (`task_on_rq_migrating`).
+        if !migrates {
+            self.op(Op::Runnable, self.vm.cpu, &[self.tasks[t].addr, flags])?;
+        }
         self.do_enqueue(t, flags)?;
         // `wakeup_preempt`: an idle CPU looks for work; a task of this class never preempts so.
         if self.is_idle(chosen) {
@@ -100,12 +105,37 @@ impl Kernel {
         Ok(())
     }
 
+    /// A running task is to go on elsewhere, where its affinity lets it: the stopper's thread takes
+    /// the CPU from it, and its way from queue to queue is not told (`migration_cpu_stop`,
+    /// `move_queued_task`).
+    pub(super) fn takes_off(&mut self, t: usize) -> Step {
+        if !self.tasks[t].queued {
+            return Ok(());
+        }
+        let (addr, cpu) = (self.tasks[t].addr, self.tasks[t].cpu);
+        self.charge(cpu);
+        self.op(Op::Stopping, cpu, &[addr, 1])?;
+        let switches = self.get(addr, self.layout.nivcsw) + 1;
+        self.set(addr, self.layout.nivcsw, switches);
+        self.set_queued(t, false);
+        self.show_flags(t);
+        self.forget(t);
+        self.cpus[cpu].stopped = true;
+        Ok(())
+    }
+
     /// An attribute changes: the task is taken away, changed and given back (`sched_change`).
-    pub(super) fn change(&mut self, t: usize, change: impl FnOnce(&mut Kernel) -> Step) -> Step {
+    /// `flags`: those of the core.
+    pub(super) fn change(
+        &mut self,
+        t: usize,
+        flags: u64,
+        change: impl FnOnce(&mut Kernel) -> Step,
+    ) -> Step {
         let (cpu, queued) = (self.tasks[t].cpu, self.tasks[t].queued);
         let running = self.runs_on(cpu) == Some(t);
         if queued {
-            self.dequeue(t, running, enq::DEQ_CHANGE | enq::CHANGED)?;
+            self.dequeue(t, running, enq::DEQ_CHANGE | flags)?;
         }
         change(self)?;
         if !queued {
@@ -114,17 +144,17 @@ impl Kernel {
         self.set_queued(t, true);
         self.show_flags(t);
         let addr = self.tasks[t].addr;
-        self.op(Op::Runnable, cpu, &[addr, enq::CHANGED])?;
+        self.op(Op::Runnable, cpu, &[addr, flags])?;
         if running {
             self.tasks[t].exec_start = self.vm.now;
             self.op(Op::Running, cpu, &[addr])?;
             return Ok(());
         }
         if !self.allowed(t, cpu) || !self.cpus[cpu].online {
-            let to = self.fallback(t, cpu);
+            let to = self.fallback(t, self.tasks[t].goes_to);
             self.set_cpu(t, to);
         }
-        self.do_enqueue(t, enq::CHANGED)?;
+        self.do_enqueue(t, flags)?;
         self.run_deferred(self.tasks[t].cpu)
     }
 
@@ -152,6 +182,8 @@ impl Kernel {
     fn balance(&mut self, cpu: usize, prev: Option<usize>) -> Step<Option<usize>> {
         // A task that has just blocked is named to `dispatch` too.
         let addr = prev.map_or(0, |t| self.tasks[t].addr);
+        // The stopper's thread ran in between.
+        let addr = if std::mem::take(&mut self.cpus[cpu].stopped) { 0 } else { addr };
         let prev = prev.filter(|t| self.tasks[*t].queued);
         let goes_on = |kernel: &Kernel| prev.is_some_and(|t| kernel.slice(t) > 0);
         if goes_on(self) {
@@ -280,6 +312,7 @@ impl Kernel {
         if self.cpus[cpu].switching.is_some() {
             return Ok(());
         }
+        self.tick_above(cpu);
         let Some(t) = self.cpus[cpu].curr else { return Ok(()) };
         self.cpus[cpu].ticked = self.vm.now;
         self.charge(cpu);

@@ -37,6 +37,8 @@ pub(super) struct Task {
     pub(super) direct: Option<(u64, u64)>,
     /// It is in a local queue to run at once, or not to stay (`SCX_TASK_IMMED`, 7.x).
     pub(super) immed: bool,
+    /// The CPU that its last change of affinity chose, for where it may not stay.
+    pub(super) goes_to: usize,
     pub(super) exec_start: u64,
     pub(super) sum_exec: u64,
     /// Runnable and waiting since.
@@ -63,6 +65,8 @@ pub(super) struct Cpu {
     pub(super) online: bool,
     /// It looks for its next task (`SCX_RQ_IN_BALANCE`).
     pub(super) balancing: bool,
+    /// A task was taken off for another CPU.
+    pub(super) stopped: bool,
     pub(super) deferred: Vec<usize>,
     /// All of its local queue goes back to the scheduler, or those that were to run at once.
     pub(super) reenqueue: bool,

@@ -90,9 +90,11 @@ pub(super) mod flag {
 /// `SCX_ENQ_*` and `SCX_DEQ_*`.
 pub(super) mod enq {
     pub(in super::super) const WAKEUP: u64 = 1;
-    /// `ENQUEUE_RESTORE | ENQUEUE_MOVE | ENQUEUE_NOCLOCK` of a change of attributes; the same bits
-    /// at its dequeue (kernel/sched/sched.h; of 6.12, too).
-    pub(in super::super) const CHANGED: u64 = 0xe;
+    /// `ENQUEUE_RESTORE | ENQUEUE_NOCLOCK` of a change of nice value or affinity; the same bits at
+    /// its dequeue (`sched_change_begin`; of 6.12, too).
+    pub(in super::super) const CHANGED: u64 = 0xa;
+    /// The same of a change of group, with `ENQUEUE_MOVE` (`sched_move_task`).
+    pub(in super::super) const REGROUPED: u64 = 0xe;
     /// `ENQUEUE_NOCLOCK`, `DEQUEUE_NOCLOCK`: wakeups and blocks have it.
     pub(in super::super) const NOCLOCK: u64 = 8;
     /// `ENQUEUE_MIGRATED`, `ENQUEUE_INITIAL`, `DEQUEUE_SPECIAL` of 7.x, and their bits in 6.12.

@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub struct Profile {
     /// The name of the scheduler that it is for (`ops.name`).
     pub scheduler: String,
+    /// What the user half does while the scheduler runs, which is not played; empty: nothing.
+    pub not_played: String,
     /// Options and their values.
     pub options: Vec<(String, String)>,
     /// Arrays, and the value of each CPU's element.

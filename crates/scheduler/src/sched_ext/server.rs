@@ -7,7 +7,7 @@
 use super::above;
 use super::kernel::{Kernel, Step};
 use crate::linux::{FairServer, Wants};
-use crate::{Cmd, Prev, Timer, World};
+use crate::{Cmd, Timer, World};
 use schedlab_model::{CpuId, Ns};
 
 /// Runtime and period of 7.2 (`sched_ext` server of `dl_server_init`, as the fair server's).
@@ -106,19 +106,19 @@ impl Kernel {
     }
 
     /// What runs on a CPU while the server lets the class go before real-time tasks; `None`: it
-    /// does not, or a deadline task goes before both.
+    /// does not, or a deadline task goes before both. `goes_on`: the previous task may.
     pub(super) fn decide_served(
         &mut self,
         cpu: usize,
         prev: Option<usize>,
-        why: Prev,
+        goes_on: bool,
     ) -> Step<Option<Option<usize>>> {
         let wants = self.servers.get(cpu).is_some_and(|own| own.server.queued() && own.queued > 0);
         if !wants {
             return Ok(None);
         }
         let own = prev.filter(|t| self.above.has(*t));
-        if own.is_some() && why != Prev::Runnable {
+        if own.is_some() && !goes_on {
             self.above.set_aside(cpu);
         }
         if self.above.has_deadline(cpu) {

@@ -215,6 +215,9 @@ impl Source {
                            fair task counts as one";
             remarks.push(partial.to_owned());
         }
+        if let Some(profile) = self.profile.as_ref().filter(|one| !one.not_played.is_empty()) {
+            remarks.push(format!("its user half is not played: {}", profile.not_played));
+        }
         let runs = self.profile.as_ref().is_some_and(|profile| !profile.calls.is_empty());
         let mut idle = setup::programs_not_run(&self.object);
         idle.retain(|section| !(runs && section == "syscall"));

@@ -2,7 +2,7 @@
 
 use super::above::Above;
 use super::kernel::{Kernel, Step, Task};
-use super::ops::{self, Op};
+use super::ops::{self, Op, enq};
 use crate::{GroupView, TaskView, World, linux};
 use schedlab_bpf::Stop;
 use schedlab_model::{GroupId, Policy};
@@ -25,7 +25,7 @@ impl Kernel {
             self.vm.memory.gap(addr + used, (self.task_stride - used) as usize);
             self.tasks.push(Task { addr, ..Task::default() });
         }
-        self.above = Above::new(world.cpus.len(), n);
+        self.above = Above::new(world.cpus.len(), n, world.hz);
         Ok(())
     }
 
@@ -150,7 +150,10 @@ impl Kernel {
             self.place_anew(t);
             return Ok(());
         }
-        self.change(t, |kernel| {
+        // `cpumask_any_and_distribute`, whether it has to go or not.
+        let mask = world.tasks[t].affinity.first_word() & self.vm.memory.word(self.online_mask);
+        self.tasks[t].goes_to = self.vm.any_of(mask).unwrap_or(self.tasks[t].cpu);
+        self.change(t, enq::CHANGED, |kernel| {
             kernel.show_mask(t, &world.tasks[t]);
             let (addr, cpu) = (kernel.tasks[t].addr, kernel.tasks[t].cpu);
             let mask = addr + kernel.layout.cpus_mask.0;
@@ -163,7 +166,7 @@ impl Kernel {
         if self.above.has(t) {
             return Ok(());
         }
-        self.change(t, |kernel| {
+        self.change(t, enq::CHANGED, |kernel| {
             kernel.show_weight(t, &world.tasks[t]);
             let (addr, cpu, weight) = (kernel.tasks[t].addr, kernel.tasks[t].cpu, kernel.weight(t));
             kernel.op(Op::SetWeight, cpu, &[addr, weight]).map(drop)
@@ -243,7 +246,8 @@ impl Kernel {
         if !online {
             self.set_idle(cpu, false);
             for t in self.queues[cpu].tasks.clone() {
-                self.change(t, |_| Ok(()))?;
+                self.tasks[t].goes_to = cpu;
+                self.change(t, enq::REGROUPED, |_| Ok(()))?;
             }
         }
         Ok(())

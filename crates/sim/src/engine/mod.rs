@@ -2,6 +2,7 @@
 
 mod account;
 mod agents;
+mod attributes;
 mod channels;
 mod commands;
 mod dispatch;

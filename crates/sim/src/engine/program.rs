@@ -181,6 +181,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 task.pc += 1;
                 Ok(if op == Op::Yield { Flow::Yield } else { Flow::Next })
             }
+            Op::SetNice(nice) => self.set_nice(cpu, t, nice),
+            Op::SetCpus { .. } => self.set_cpus(cpu, t, op.cpus().unwrap_or_default()),
             Op::Spawn(child) => {
                 task.pc += 1;
                 task.fresh = false;

@@ -50,6 +50,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let slots = Slots::new(cpus, workload.tasks.len(), layout.others());
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
+        let later = later_masks(workload, machine);
         let all = world.all_cpus();
         let task = |(spec, view): (&'a TaskSpec, _)| Task::new(&spec.program, view, &all);
         let tasks = workload.tasks.iter().zip(&world.tasks).map(task).collect();
@@ -78,7 +79,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             output: Output {
                 metrics: metrics(workload, cpus),
                 values: PendingValues::new(workload.tasks.len()),
-                conservation: ConservationMeter::new(&masks, cpus),
+                conservation: ConservationMeter::new(&masks, &later, cpus),
                 events: EventStream::new(sink),
             },
             features: Features {
@@ -239,7 +240,31 @@ fn isolated(machine: &Machine, workload: &Workload) -> CpuSet {
 /// (`sched_init_smp`, kernel/sched/core.c).
 fn allowed(spec: &TaskSpec, workload: &Workload, machine: &Machine) -> Option<CpuSet> {
     let everywhere = CpuSet::first(machine.topology.cpus());
-    let mut affinity = spec.affinity.and(&everywhere);
+    let (mut affinity, cpuset) = within_groups(spec, spec.affinity, workload, machine);
+    if !cpuset && spec.affinity.and(&everywhere) == everywhere {
+        affinity = affinity.without(&machine.roles.isolated);
+    }
+    (!affinity.is_empty()).then_some(affinity)
+}
+
+/// The masks that tasks ask for while they run.
+fn later_masks(workload: &Workload, machine: &Machine) -> Vec<CpuSet> {
+    let asked = workload.tasks.iter().flat_map(|spec| {
+        let cpus = spec.program.ops.iter().filter_map(Op::cpus);
+        cpus.map(move |cpus| within_groups(spec, cpus, workload, machine).0)
+    });
+    asked.filter(|mask| !mask.is_empty()).collect()
+}
+
+/// The CPUs of `affinity` on which a task's control groups let it run, and whether one of them has
+/// CPUs of its own.
+pub(super) fn within_groups(
+    spec: &TaskSpec,
+    affinity: CpuSet,
+    workload: &Workload,
+    machine: &Machine,
+) -> (CpuSet, bool) {
+    let mut affinity = affinity.and(&CpuSet::first(machine.topology.cpus()));
     let (mut own, mut cpuset) = (Vec::new(), false);
     let mut group: Option<GroupId> = Some(spec.group);
     while let Some(id) = group
@@ -255,10 +280,7 @@ fn allowed(spec: &TaskSpec, workload: &Workload, machine: &Machine) -> Option<Cp
     {
         affinity = part.cpus.map_or(affinity, |cpus| affinity.without(&cpus));
     }
-    if !cpuset && spec.affinity.and(&everywhere) == everywhere {
-        affinity = affinity.without(&machine.roles.isolated);
-    }
-    (!affinity.is_empty()).then_some(affinity)
+    (affinity, cpuset)
 }
 
 /// The error for a task that may run nowhere.

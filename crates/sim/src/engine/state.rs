@@ -176,9 +176,7 @@ const _: () = assert!(size_of::<[Op; SHORT]>() == 64, "a short program is one li
 
 impl<'a> Task<'a> {
     pub(crate) fn new(program: &'a Program, view: &TaskView, all: &CpuSet) -> Task<'a> {
-        let first = view.affinity.first_word() as u32;
-        let everywhere = view.affinity.and(all) == *all;
-        Task {
+        let mut task = Task {
             state: TaskState::Absent,
             bucket: Bucket::Out,
             since: Since::Wakeup,
@@ -191,9 +189,7 @@ impl<'a> Task<'a> {
             home: view.last_cpu().0,
             last_ran_on: u32::MAX,
             pc: 0,
-            // One bit less for those that may run on the first 32 CPUs, but not on all: they are
-            // asked for.
-            allowed: if everywhere { u32::MAX } else { first & !(u32::from(first == u32::MAX)) },
+            allowed: u32::MAX,
             left: 0,
             bucket_from: 0,
             sums: [0; 3],
@@ -205,7 +201,17 @@ impl<'a> Task<'a> {
             repeat_from: program.repeat_from.unwrap_or(u32::MAX),
             released: 0,
             job: 0,
-        }
+        };
+        task.set_allowed(&view.affinity, all);
+        task
+    }
+    /// Notes where the task may run, of all CPUs.
+    pub(crate) fn set_allowed(&mut self, affinity: &CpuSet, all: &CpuSet) {
+        let first = affinity.first_word() as u32;
+        let everywhere = affinity.and(all) == *all;
+        // One bit less for those that may run on the first 32 CPUs, but not on all: they are asked
+        // for.
+        self.allowed = if everywhere { u32::MAX } else { first & !(u32::from(first == u32::MAX)) };
     }
     /// Its program.
     #[inline(always)]

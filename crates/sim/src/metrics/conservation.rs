@@ -34,11 +34,12 @@ pub(crate) struct ConservationMeter {
 }
 
 impl ConservationMeter {
-    /// Returns a meter for a machine on which all CPUs are idle and no task waits.
-    pub(crate) fn new(masks: &[CpuSet], cpus: usize) -> ConservationMeter {
+    /// Returns a meter for a machine on which all CPUs are idle and no task waits. `masks`: of all
+    /// tasks; `later`: those that tasks may have later.
+    pub(crate) fn new(masks: &[CpuSet], later: &[CpuSet], cpus: usize) -> ConservationMeter {
         let mut classes: Vec<Class> = Vec::new();
         let mut class_of = Vec::with_capacity(masks.len());
-        for mask in masks {
+        for mask in masks.iter().chain(later) {
             let class = classes.iter().position(|c| c.mask == *mask).unwrap_or_else(|| {
                 classes.push(Class {
                     mask: *mask,
@@ -50,6 +51,7 @@ impl ConservationMeter {
             });
             class_of.push(class as u32);
         }
+        class_of.truncate(masks.len());
         let mut classes_of_cpu = vec![Vec::new(); cpus];
         for (i, class) in classes.iter().enumerate() {
             class.mask.iter().for_each(|cpu| classes_of_cpu[cpu.index()].push(i as u32));
@@ -66,6 +68,13 @@ impl ConservationMeter {
             violating: 0,
             in_spell: false,
             spell: 0,
+        }
+    }
+
+    /// A task that runs may run elsewhere from now on; `mask` is one of those that were told.
+    pub(crate) fn set_mask(&mut self, task: usize, mask: &CpuSet) {
+        if let Some(class) = self.classes.iter().position(|class| class.mask == *mask) {
+            self.class_of[task] = class as u32;
         }
     }
 
@@ -210,7 +219,7 @@ mod tests {
     #[test]
     fn a_limit_is_charged_only_for_cpus_that_its_tasks_may_use() {
         let masks: Vec<CpuSet> = ["0", "0-1"].iter().map(|m| m.parse().unwrap()).collect();
-        let mut meter = ConservationMeter::new(&masks, 2);
+        let mut meter = ConservationMeter::new(&masks, &[], 2);
         let mut seen = WorkConservation::default();
         meter.throttle(0, true);
         meter.set_idle(0, false);
@@ -230,7 +239,7 @@ mod tests {
     #[test]
     fn counts_only_allowed_cpus() {
         let masks: Vec<CpuSet> = ["0", "0-1"].iter().map(|m| m.parse().unwrap()).collect();
-        let mut watch = ConservationMeter::new(&masks, 2);
+        let mut watch = ConservationMeter::new(&masks, &[], 2);
         let mut seen = WorkConservation::default();
         watch.set_idle(0, false);
         watch.waits(0); // only CPU 0 is allowed, and it is busy
@@ -251,5 +260,26 @@ mod tests {
         watch.set_idle(1, true);
         watch.advance(30, 40, &mut seen);
         assert_eq!(seen.violated_ns, Ns(10));
+    }
+
+    /// One task of both CPUs, which confines itself to CPU 0 while it runs there.
+    #[test]
+    fn a_task_that_confines_itself_waits_for_other_cpus() {
+        let masks: Vec<CpuSet> = ["0-1", "0-1"].iter().map(|m| m.parse().unwrap()).collect();
+        let later: CpuSet = "0".parse().unwrap();
+        let mut meter = ConservationMeter::new(&masks, &[later], 2);
+        let mut seen = WorkConservation::default();
+        meter.set_idle(0, false);
+        meter.waits(0);
+        meter.advance(0, 10, &mut seen);
+        assert_eq!(seen.violated_ns, Ns(10), "CPU 1 is idle");
+        meter.waits_no_more(0);
+        meter.set_mask(0, &later);
+        meter.waits(0);
+        meter.advance(10, 30, &mut seen);
+        assert_eq!(seen.violated_ns, Ns(10), "it may not run on CPU 1");
+        meter.waits(1);
+        meter.advance(30, 35, &mut seen);
+        assert_eq!(seen.violated_ns, Ns(15), "the other one may");
     }
 }

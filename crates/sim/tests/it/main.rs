@@ -5,6 +5,7 @@ mod common;
 
 mod agent_schedulers;
 mod ahead;
+mod attributes;
 mod began_on;
 mod delegation;
 mod devices;

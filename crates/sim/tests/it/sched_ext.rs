@@ -10,12 +10,13 @@ use schedlab_sim::{Machine, Metrics, RunOptions, SimError, run};
 use std::sync::Arc;
 
 const KERNEL: &[u8] = include_bytes!("../../../../bpf/sim/kernel.bpf.o");
-const OBJECTS: [(&str, &[u8]); 5] = [
+const OBJECTS: [(&str, &[u8]); 6] = [
     ("fair", include_bytes!("../../../../bpf/sim/fair.bpf.o")),
     ("central", include_bytes!("../../../../bpf/sim/central.bpf.o")),
     ("faults", include_bytes!("../../../../bpf/sim/faults.bpf.o")),
     ("trace", include_bytes!("../../../../bpf/sim/trace.bpf.o")),
     ("release", include_bytes!("../../../../bpf/sim/release.bpf.o")),
+    ("log", include_bytes!("../../../../bpf/sim/log.bpf.o")),
 ];
 
 fn kernel() -> Arc<Btf> {
@@ -468,4 +469,107 @@ fn a_profile_sets_options_of_each_part() {
     let spec = "fair?profile=outside";
     let why = play(spec, &machine, tasks(), &options, &mut Vec::new()).unwrap_err().to_string();
     assert!(why.contains("option `offset[4]`"), "{why}");
+}
+
+/// What `log` prints of the task `c_n`, which does `ops` while it runs; beside a hog on each CPU
+/// that it goes to.
+fn told(ops: &[Op], cpus: usize) -> Vec<String> {
+    for (name, file) in OBJECTS {
+        sched_ext::provide(name, file, &kernel()).expect("an object of these tests");
+    }
+    let mut task = TaskSpec::new("c_n", Program::once(ops.to_vec()));
+    task.began_on = Some(CpuId(0));
+    let spec = "bpf:log".parse().expect("a spec");
+    let (scheduler, prints) = sched_ext::build_printing(&spec).expect("a scheduler");
+    let workload = Workload { tasks: vec![task], ..Workload::default() };
+    let options = RunOptions::for_time(Ns::from_s(1));
+    run(&Machine::flat(cpus), &workload, &*scheduler, &options, &mut ()).expect("a clean run");
+    let prints = prints.lock().expect("prints");
+    let own = prints.iter().filter_map(|(_, _, text)| text.strip_prefix("scx c_ "));
+    let without_number = own.map(|text| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        format!("{} {}", words[0], words[2])
+    });
+    without_number.collect()
+}
+
+/// The order and flags of kernel/sched/core.c and ext.c: `set_user_nice` and `do_set_cpus_allowed`
+/// take a running task away and give it back with DEQUEUE_SAVE | DEQUEUE_NOCLOCK; where it may not
+/// stay, the stopper's thread takes the CPU from it, and its way to another CPU is told by
+/// `enqueue` with ENQUEUE_MIGRATED (0x40 before 7.x) only.
+#[test]
+fn changes_of_a_running_task_are_told_as_in_the_kernel() {
+    let work = Op::Run(Amount::Fixed(Ns::from_ms(10)));
+    let nice = |value| Op::SetNice(Nice::new(value).expect("a nice value"));
+    let calls = told(&[work, nice(5), work], 1);
+    let changed = ["stopping 0", "quiescent 20000000a", "set_weight 21", "runnable a", "running 0"];
+    let at = calls.iter().position(|call| call == "set_weight 21").expect("it is told");
+    assert_eq!(calls[at - 2..=at + 2], changed, "{calls:?}");
+    // The same nice value is no change.
+    assert!(!told(&[work, nice(0), work], 1).contains(&"quiescent 20000000a".to_owned()));
+    let to = |cpu| Op::SetCpus { first: CpuId(cpu), last: CpuId(cpu) };
+    let calls = told(&[work, to(1), work], 2);
+    let at = calls.iter().position(|call| call == "set_cpumask 0").expect("it is told");
+    let moved = [
+        "stopping 0",
+        "quiescent 20000000a",
+        "set_cpumask 0",
+        "runnable a",
+        "running 0",
+        "stopping 1",
+        "enqueue 40",
+        "running 0",
+    ];
+    assert_eq!(calls[at - 2..at + 6], moved, "{calls:?}");
+    // Where it may stay, it does.
+    let calls = told(&[work, to(0), work], 2);
+    assert!(calls.contains(&"set_cpumask 0".to_owned()));
+    assert!(!calls.contains(&"enqueue 40".to_owned()), "{calls:?}");
+}
+
+/// Two tasks of one level have 100 ms each in turn, which are 25 ticks at 250 Hz (RR_TIMESLICE);
+/// one of FIFO beside them never gives way.
+#[test]
+fn round_robin_has_slices_above_a_scheduler_in_bpf() {
+    let hogs = |first: Policy| {
+        vec![rt("a", first, Program::hog()), rt("b", Policy::Rr(10), Program::hog())]
+    };
+    let mut events = Vec::new();
+    let options = RunOptions::for_time(Ns::from_ms(800));
+    play("fair", &Machine::flat(1), hogs(Policy::Rr(10)), &options, &mut events).expect("a run");
+    let turns = turns(&events);
+    assert!(turns.len() >= 7, "{turns:?}");
+    assert!(turns[1..].iter().all(|(_, length)| *length == 100), "{turns:?}");
+    let metrics = clean("fair", &Machine::flat(1), hogs(Policy::Fifo(10)), Ns::from_ms(800));
+    assert_eq!(ran(&metrics), [800.0, 0.0]);
+}
+
+/// The worked example of the deadline class (crates/scheduler/src/linux/dl.rs) beside a hog of the
+/// class: 4 ms in each 10 ms, of which the task wants 6 every 20 ms.
+#[test]
+fn deadline_tasks_have_budgets_above_a_scheduler_in_bpf() {
+    let policy = |runtime: u64, period: u64| Policy::Deadline {
+        runtime: Ns::from_ms(runtime),
+        deadline: Ns::from_ms(period),
+        period: Ns::from_ms(period),
+    };
+    let machine = Machine { hz: 1000, ..Machine::flat(1) };
+    let wants = Program::periodic(Ns::from_ms(20), Ns::from_ms(6), Ns::ZERO);
+    let tasks = vec![rt("dl", policy(4, 10), wants), hog("fair", 0)];
+    let metrics = clean("fair", &machine, tasks, Ns::from_s(1));
+    assert_eq!(ran(&metrics), [300.0, 700.0]);
+    assert_eq!(metrics.tasks[0].response.max(), Ns::from_ms(12));
+    // One that never sleeps has its budget, and no more; without a tick at its end.
+    let tasks = vec![rt("dl", policy(3, 10), Program::hog()), hog("fair", 0)];
+    let metrics = clean("fair", &Machine::flat(1), tasks, Ns::from_s(1));
+    let (dl, fair) = (ran(&metrics)[0], ran(&metrics)[1]);
+    assert!((dl - 300.0).abs() < 45.0 && (dl + fair - 1_000.0).abs() < 0.1, "{dl} {fair}");
+    // Of two the earlier deadline goes first, whatever came first.
+    let tasks = vec![
+        rt("late", policy(30, 100), Program::periodic(Ns::from_ms(100), Ns::from_ms(25), Ns::ZERO)),
+        rt("early", policy(3, 10), Program::periodic(Ns::from_ms(10), Ns::from_ms(2), Ns::ZERO)),
+    ];
+    let metrics = clean("fair", &machine, tasks, Ns::from_s(1));
+    assert_eq!(ran(&metrics), [250.0, 200.0]);
+    assert_eq!(metrics.tasks[1].wake_latency.max(), Ns::ZERO);
 }

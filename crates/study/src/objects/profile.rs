@@ -14,6 +14,8 @@ struct File {
     #[expect(dead_code, reason = "it is written for readers of the file")]
     source: String,
     #[serde(default)]
+    not_played: String,
+    #[serde(default)]
     options: BTreeMap<String, Value>,
     #[serde(default)]
     per_cpu: BTreeMap<String, Value>,
@@ -121,6 +123,7 @@ pub(super) fn parse(text: &str) -> Result<Profile, String> {
     let set = |set: Set| ProfileSet { each: set.each.into(), options: pairs(set.options) };
     Ok(Profile {
         scheduler: file.scheduler,
+        not_played: shown(&file.not_played).into_owned(),
         options: pairs(file.options),
         per_cpu: pairs(file.per_cpu),
         sets: file.set.into_iter().map(set).collect(),
@@ -132,6 +135,12 @@ pub(super) fn parse(text: &str) -> Result<Profile, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_profile_says_what_is_not_played() {
+        let profile = parse("scheduler = \"x\"\nnot-played = \"it balances\"\n").unwrap();
+        assert_eq!(profile.not_played, "it balances");
+    }
 
     #[test]
     fn a_profile_is_read_and_faults_are_named_with_their_line() {

@@ -8,12 +8,15 @@
 use super::document::{Item, ScenarioError};
 use super::draw::parse_draw;
 use schedlab_model::text::nearest;
-use schedlab_model::{Amount, ChannelId, Draw, LockId, Ns, Op, Program, Section, TaskId};
+use schedlab_model::{
+    Amount, ChannelId, CpuId, CpuSet, CpuSetError, Draw, LockId, Nice, Ns, Op, Program, Section,
+    TaskId,
+};
 use toml::de::DeValue;
 
 /// The longest program: more is a mistake, not a scenario.
 const MAX_OPS: usize = 1_000_000;
-const WORDS: [&str; 15] = [
+const WORDS: [&str; 17] = [
     "run",
     "kernel",
     "cond_resched",
@@ -29,6 +32,8 @@ const WORDS: [&str; 15] = [
     "unlock",
     "yield",
     "spawn",
+    "nice",
+    "cpus",
 ];
 
 /// The names that steps may use.
@@ -154,6 +159,8 @@ impl<'n> Reader<'n> {
             "unlock" => Ok(Op::Unlock(self.lock(rest)?)),
             "spawn" => Ok(Op::Spawn(self.task(rest)?)),
             "yield" => alone(Op::Yield),
+            "nice" => nice(rest),
+            "cpus" => cpus(rest),
             "exit" => alone(Op::Exit),
             _ => {
                 let hint = nearest(word, WORDS.into_iter().chain(["exit"]))
@@ -230,6 +237,28 @@ fn without_skip(text: &str) -> (&str, bool) {
     match text.strip_suffix(" skip") {
         Some(rest) if rest.starts_with("every ") => (rest.trim_end(), true),
         _ => (text, false),
+    }
+}
+
+/// `nice 5`
+fn nice(rest: &str) -> Result<Op, String> {
+    let value = rest.parse().ok().and_then(Nice::new);
+    value.map(Op::SetNice).ok_or_else(|| {
+        format!("`{rest}` is no nice value: write one from -20 to 19, such as \"nice 5\"")
+    })
+}
+
+/// `cpus 2`, `cpus 0-3`
+fn cpus(rest: &str) -> Result<Op, String> {
+    let set: CpuSet = rest.parse().map_err(|error: CpuSetError| error.to_string())?;
+    let first = set.lowest().ok_or("write the CPUs, such as \"cpus 0-3\"")?;
+    let last = CpuId(first.0 + set.count() as u32 - 1);
+    let op = Op::SetCpus { first, last };
+    match op.cpus() == Some(set) {
+        true => Ok(op),
+        false => {
+            Err(format!("`{rest}` has gaps: a task takes one row of CPUs, such as \"cpus 0-3\""))
+        }
     }
 }
 

@@ -87,6 +87,9 @@ fn each_mistake_is_named_with_its_place() {
         (task("program = [\"lock m\", \"run 1ms\"]"), 14, "wait for itself"),
         (task("program = [\"unlock m\", \"run 1ms\"]"), 14, "does not hold"),
         (task("program = \"hog\"\nstart = \"spawned\""), 14, "no program has a step"),
+        (task("program = [\"nice 20\", \"run 1ms\"]"), 16, "is no nice value"),
+        (task("program = [\"cpus 0,2\", \"run 1ms\"]"), 16, "has gaps"),
+        (task("program = [\"cpus two\", \"run 1ms\"]"), 16, "not a CPU list"),
         (task("program = \"hog\"\ncount = 0"), 17, "from 1 to"),
     ];
     for (text, line, part) in cases {

@@ -1,6 +1,7 @@
 //! How a kernel ends a scheduler that does what it must not, and the simulator: reason and words.
 
-use super::plays::{self, Does, Play, Shape};
+use super::held::HeldEnding;
+use super::plays::{self, Does, Ending, Play, Shape};
 use super::{Timing, play_out};
 use crate::guest::catalogue::Verdict;
 use anyhow::{Context, Result};
@@ -19,20 +20,25 @@ const PLAY: Play = Play {
 };
 
 /// Judges all faults.
-pub(super) fn judge(folder: &Path, kernel: &Arc<Btf>) -> Result<Vec<Verdict>> {
+pub(super) fn judge(
+    folder: &Path,
+    kernel: &Arc<Btf>,
+    shape: Shape,
+) -> Result<Vec<(Verdict, HeldEnding)>> {
     let path = folder.join(format!("{}.bpf.o", plays::FAULTS));
     let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
     sched_ext::provide(plays::FAULTS, &bytes, kernel)?;
-    plays::ENDINGS.iter().map(|(set, what)| one(folder, set, what)).collect()
+    plays::endings(shape).map(|ending| one(folder, ending, shape)).collect()
 }
 
-fn one(folder: &Path, set: &str, what: &str) -> Result<Verdict> {
+fn one(folder: &Path, ending: &Ending, shape: Shape) -> Result<(Verdict, HeldEnding)> {
+    let Ending { set, what, .. } = ending;
     let path = folder.join(format!("{}.{set}.dmesg", plays::FAULTS));
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let kernel = of_kernel(&text);
     let spec = format!("bpf:{}?{set}", plays::FAULTS).parse()?;
-    let scheduler = registry::build(&spec, 1)?;
-    let played = play_out(&*scheduler, &PLAY, Shape::One, Timing::Guest, &mut Vec::new());
+    let scheduler = registry::build(&spec, shape.cpus())?;
+    let played = play_out(&*scheduler, &PLAY, (shape, Timing::Guest, 1), &mut Vec::new());
     let simulator = played.err().and_then(|error| of_simulator(&format!("{error:#}")));
     let good = kernel.is_some() && kernel == simulator;
     let words = |ending: Option<(String, String)>| {
@@ -40,11 +46,11 @@ fn one(folder: &Path, set: &str, what: &str) -> Result<Verdict> {
     };
     let (kernel, simulator) = (words(kernel), words(simulator));
     let text = match good {
-        true => format!("{what} ends it as in the kernel: {kernel}"),
+        true => format!("{what} on {} ends it as in the kernel: {kernel}", shape.word()),
         false => format!("{what}: kernel: {kernel}; simulator: {simulator}"),
     };
     println!("{text}");
-    Ok(Verdict { good, text })
+    Ok((Verdict { good, text }, HeldEnding { what: (*what).to_owned(), kernel, simulator }))
 }
 
 /// Reason and words of the kernel's log.

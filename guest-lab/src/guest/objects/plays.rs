@@ -1,7 +1,7 @@
 //! What is played under each object, in the guest and in the simulator: one table for both.
 
 use anyhow::{Context, Result};
-use schedlab_model::{Amount, Nice, Ns, Op, Program, Start, TaskId, TaskSpec};
+use schedlab_model::{Amount, CpuId, Nice, Ns, Op, Program, Start, TaskId, TaskSpec};
 use std::fmt::Write;
 
 /// Where objects are played.
@@ -173,6 +173,9 @@ pub(super) enum Does {
     Beat { work_us: u64, sleep_us: u64 },
     /// Forks a task of its name and a `k`; both use so much CPU time and end.
     Family { work_us: u64 },
+    /// Gives itself nice 5, and with `cpus` confines itself to CPU 1 and then to CPU 2; uses CPU
+    /// time before, between and after, and ends.
+    Changes { work_us: u64, cpus: bool },
 }
 
 const fn hog(name: &'static str, nice: i8, at_us: u64) -> Actor {
@@ -181,6 +184,12 @@ const fn hog(name: &'static str, nice: i8, at_us: u64) -> Actor {
 
 const fn beat(name: &'static str, at_us: u64, work_us: u64, sleep_us: u64) -> Actor {
     Actor { name, nice: 0, at_us, does: Does::Beat { work_us, sleep_us } }
+}
+
+/// The task that changes what the scheduler is told of, in the middle of a second.
+const fn changes(cpus: bool) -> Actor {
+    let does = Does::Changes { work_us: 30_000, cpus };
+    Actor { name: "c_n", nice: 0, at_us: 500_000, does }
 }
 
 /// A task of nice 0 that is there from the beginning.
@@ -211,6 +220,20 @@ pub(super) const PLAYS: &[Play] = &[
             beat("c_s", 33_000, 1_000, 13_000),
             Actor { name: "c_f", nice: 0, at_us: 500_000, does: Does::Family { work_us: 30_000 } },
         ],
+    },
+    Play {
+        calls: true,
+        name: "changes",
+        shapes: &[Shape::One],
+        seconds: 2,
+        actors: &[hog("c_a", 0, 10_000), hog("c_b", 5, 20_000), changes(false)],
+    },
+    Play {
+        calls: true,
+        name: "changes",
+        shapes: &[Shape::Four, Shape::Smt],
+        seconds: 2,
+        actors: &[hog("c_a", 0, 10_000), hog("c_b", 5, 20_000), changes(true)],
     },
     Play {
         calls: false,
@@ -276,11 +299,26 @@ pub(super) const LOG: &str = "log";
 /// The object that does what it must not; it is schedlab's.
 pub(super) const FAULTS: &str = "faults";
 
-/// Its faults that the verifier lets through (`bpf/sim/faults.bpf.c`): the option, and what it is.
-/// On one CPU no kernel asks for a CPU, so that a wrong one has no effect; and libbpf fills in no
-/// addresses in .rodata, which the text of fault 5 has.
-pub(super) const ENDINGS: &[(&str, &str)] =
-    &[("fault=3", "a dispatch into a queue that is not there"), ("fault=4", "a task that is lost")];
+/// A fault that the verifier lets through (`bpf/sim/faults.bpf.c`).
+pub(super) struct Ending {
+    /// The option.
+    pub(super) set: &'static str,
+    pub(super) what: &'static str,
+    /// Where it is tried. On one CPU no kernel asks for a CPU, so that a wrong one has no effect.
+    shape: Shape,
+}
+
+const ENDINGS: &[Ending] = &[
+    Ending { set: "fault=3", what: "a dispatch into a queue that is not there", shape: Shape::One },
+    Ending { set: "fault=4", what: "a task that is lost", shape: Shape::One },
+    Ending { set: "fault=5", what: "an error of its own (scx_bpf_error)", shape: Shape::One },
+    Ending { set: "fault=7", what: "a CPU that is not there", shape: Shape::Four },
+];
+
+/// The faults that are tried on a machine.
+pub(super) fn endings(shape: Shape) -> impl Iterator<Item = &'static Ending> {
+    ENDINGS.iter().filter(move |ending| ending.shape == shape)
+}
 
 /// The plays of an object on a machine.
 pub(super) fn on(subject: &Subject, shape: Shape) -> impl Iterator<Item = &'static Play> {
@@ -291,7 +329,7 @@ pub(super) fn on(subject: &Subject, shape: Shape) -> impl Iterator<Item = &'stat
 }
 
 /// Plays in which a kernel is known to differ, with the mechanism: object, play, what.
-pub(super) const KNOWN: &[(&str, &str, &str)] = &[
+const KNOWN: &[(&str, &str, &str)] = &[
     (
         "scx_simple",
         "two",
@@ -299,17 +337,19 @@ pub(super) const KNOWN: &[(&str, &str, &str)] = &[
          the next one is chosen, so virtual time decides instead of the turn",
     ),
     (
-        "scx_simple",
-        "eight",
-        "the turns of four CPUs lock into a cycle, which kernel threads break in the guest; tasks \
-         that begin at other times give 73.9 and 24.5 here, too",
-    ),
-    (
         "scx_central",
         "eight",
-        "not explained: single hogs have some points more or less than with any of the three times",
+        "each wakeup preempts CPU 0's hog: without other threads the turns lock into a cycle in \
+         which single hogs have 41 to 58; one more thread that wakes each 10 ms gives 46 to 52 \
+         and sleepers 4.4 here, too",
     ),
 ];
+
+/// The mechanism by which a kernel is known to differ there.
+pub(super) fn known(object: &str, play: &str) -> Option<&'static str> {
+    let known = KNOWN.iter().find(|(one, other, _)| (*one, *other) == (object, play));
+    known.map(|(_, _, why)| *why)
+}
 
 /// The part of the script that says what is played: a call of `play` for each object and play.
 pub(super) fn script(shape: Shape) -> String {
@@ -338,9 +378,9 @@ pub(super) fn script(shape: Shape) -> String {
     text
 }
 
-/// The part of the script with the faults, which is the same on every machine.
-pub(super) fn faults() -> String {
-    ENDINGS.iter().map(|(set, _)| format!("fault {FAULTS}.{set} {set}\n")).collect()
+/// The part of the script with the faults.
+pub(super) fn faults(shape: Shape) -> String {
+    endings(shape).map(|Ending { set, .. }| format!("fault {FAULTS}.{set} {set}\n")).collect()
 }
 
 /// The arguments of `load` for a task.
@@ -354,15 +394,37 @@ fn words(actor: &Actor, seconds: u64) -> String {
         Does::Family { work_us } => {
             format!("family {name} {nice} - other {seconds} {work_us} {at_us}")
         }
+        Does::Changes { work_us, cpus } => {
+            let cpus = u8::from(*cpus);
+            format!("at:{at_us}:changes {name} {nice} - other {seconds} {work_us} {cpus}")
+        }
     }
 }
 
-/// The same tasks in the simulator, whose time begins at the moment.
-pub(super) fn tasks(play: &Play) -> Result<Vec<TaskSpec>> {
+/// Two threads that wake 17 and 21 times a second for 20 us each: that they do is what matters.
+pub(super) fn threads() -> [TaskSpec; 2] {
+    [47, 59].map(|ms| {
+        let program = Program::closed(Ns::from_us(20), Ns::from_ms(ms));
+        TaskSpec { start: Start::AsleepUntil(Ns::from_ms(ms)), ..TaskSpec::new("k", program) }
+    })
+}
+
+/// What `load changes` does.
+fn changing(work: Op, cpus: bool) -> Program {
+    let cpu = |cpu| Op::SetCpus { first: CpuId(cpu), last: CpuId(cpu) };
+    let nice = |value| Nice::new(value).map(Op::SetNice);
+    let confined = [cpu(1), work, cpu(2), work].into_iter().filter(|_| cpus);
+    let all = [work].into_iter().chain(nice(5)).chain([work]).chain(confined);
+    Program::once(all.collect::<Vec<_>>())
+}
+
+/// The same tasks in the simulator, whose time begins at the moment. `spread`: 1, or tasks begin so
+/// many times as late as in the guest, and apart.
+pub(super) fn tasks(play: &Play, spread: u64) -> Result<Vec<TaskSpec>> {
     let us = |us: u64| Ns::from_us(us);
     let mut tasks = Vec::new();
     let mut children = Vec::new();
-    for actor in play.actors {
+    for (index, actor) in play.actors.iter().enumerate() {
         let program = match actor.does {
             Does::Hog => Program::hog(),
             Does::Beat { work_us, sleep_us } => Program::closed(us(work_us), us(sleep_us)),
@@ -374,9 +436,12 @@ pub(super) fn tasks(play: &Play) -> Result<Vec<TaskSpec>> {
                 children.push(task);
                 Program::once([Op::Spawn(child), work])
             }
+            Does::Changes { work_us, cpus } => changing(Op::Run(Amount::Fixed(us(work_us))), cpus),
         };
         let mut task = TaskSpec::new(actor.name, program);
-        task.start = Start::AsleepUntil(us(actor.at_us));
+        // Other moments of a tick of 4 ms, too, and another order.
+        let apart = if spread > 1 { index as u64 * spread * spread * 1_709 % 59_000 } else { 0 };
+        task.start = Start::AsleepUntil(us(spread * actor.at_us + apart));
         task.nice = Nice::new(actor.nice).context("a nice value")?;
         tasks.push(task);
     }

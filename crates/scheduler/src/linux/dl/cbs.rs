@@ -26,18 +26,18 @@ pub(in crate::linux) fn overflows(left: i64, laxity: i64, runtime: i64, deadline
 
 /// See the module. Times in ns, absolute ones of the run-queue clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::linux) struct Cbs {
+pub(crate) struct Cbs {
     runtime: i64,
     deadline: i64,
     period: i64,
     /// Budget that is left; overruns are debts.
-    pub(in crate::linux) left: i64,
+    pub(crate) left: i64,
     /// Absolute deadline.
-    pub(in crate::linux) until: i64,
+    pub(crate) until: i64,
     /// It waits for its next period.
-    pub(in crate::linux) throttled: bool,
+    pub(crate) throttled: bool,
     /// It gave the rest of its budget away.
-    pub(in crate::linux) yielded: bool,
+    pub(crate) yielded: bool,
     /// It has no budget and deadline yet.
     fresh: bool,
     /// When its budget is renewed, in time that includes what was stolen.
@@ -51,7 +51,7 @@ pub(in crate::linux) struct Cbs {
 
 impl Cbs {
     /// A server for tasks of this policy; `None` for other policies than deadline.
-    pub(in crate::linux) fn for_policy(policy: Policy) -> Option<Cbs> {
+    pub(crate) fn for_policy(policy: Policy) -> Option<Cbs> {
         let Policy::Deadline { runtime, deadline, period } = policy else { return None };
         Some(Cbs {
             runtime: runtime.0 as i64,
@@ -87,7 +87,7 @@ impl Cbs {
     }
 
     /// The beginning of the period after the present one.
-    pub(in crate::linux) fn next_period(&self) -> i64 {
+    pub(crate) fn next_period(&self) -> i64 {
         self.until - self.deadline + self.period
     }
 
@@ -103,7 +103,7 @@ impl Cbs {
 
     /// The task wakes. Budget and deadline stay if they ask for no more than the reservation; a
     /// constrained task whose deadline has passed waits for its next period (`throttled` is set).
-    pub(in crate::linux) fn wake(&mut self, now: i64) {
+    pub(crate) fn wake(&mut self, now: i64) {
         if self.throttled {
             return;
         }
@@ -136,13 +136,13 @@ impl Cbs {
     }
 
     /// Takes `delta` of CPU time off the budget; `true`: it is used up (or given away).
-    pub(in crate::linux) fn spend(&mut self, delta: u64) -> bool {
+    pub(crate) fn spend(&mut self, delta: u64) -> bool {
         self.left -= delta as i64;
         self.left <= 0 || self.yielded
     }
 
     /// The next period begins: the budget is renewed, debts are paid from it.
-    pub(in crate::linux) fn replenish(&mut self, now: i64) {
+    pub(crate) fn replenish(&mut self, now: i64) {
         if self.yielded {
             self.left = self.left.min(0);
         }
