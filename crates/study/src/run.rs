@@ -27,6 +27,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) machine: &'a (dyn Fn(u64) -> Machine + Sync),
     /// Class of each task.
     pub(crate) classes: &'a [String],
+    /// Which tasks run virtual CPUs of a recorded host; empty: none.
+    pub(crate) vcpus: &'a [bool],
     /// Virtual time of each run.
     pub(crate) duration: Ns,
     /// A run ends with its last task, if that is earlier.
@@ -202,10 +204,14 @@ impl Bench<'_> {
             stop: self.stop.cloned().map(Stop::when),
             ..RunOptions::default()
         };
-        let summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
+        let summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup)
+            .of_vcpus(self.vcpus);
         let requests = self.requests.cloned();
-        let tasks = plan.workload.tasks.len();
-        let watch = watched.then(|| Watch::new(tasks, cpus, self.duration, requests.clone()));
+        let vcpus = || {
+            let all = self.vcpus.iter().copied().chain(std::iter::repeat(false));
+            all.take(plan.workload.tasks.len()).collect::<Vec<bool>>()
+        };
+        let watch = watched.then(|| Watch::new(&vcpus(), cpus, self.duration, requests.clone()));
         let mut summary = Observed { summary, requests, watch };
         let first = self.seeds.first() == Some(&seed);
         let keep = self.keep.filter(|_| first);

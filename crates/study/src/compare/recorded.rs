@@ -34,6 +34,7 @@ use schedlab_replay::{Stall, stalls};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, RunOptions, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
+use schedlab_trace::guests::Guests;
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
 use schedlab_trace::{FactLoss, Header, Recording};
@@ -73,6 +74,8 @@ pub struct RecordedInput {
     pub(super) pids: Vec<u32>,
     pub(super) subjects: Subjects,
     kernel_threads: Vec<bool>,
+    guests: Guests,
+    vcpus: Vec<bool>,
     /// The part of the recording that was read; `None`: all of it.
     pub(super) window: Option<(Ns, Ns)>,
     /// Names of tasks that do nothing in the part of the recording that was read.
@@ -160,6 +163,7 @@ impl RecordedInput {
         let fail = |source| StudyError::trace(path, source);
         let (replay, by_messages) = replayed(path, recording, from)?;
         let header = recording.header.clone();
+        let by = by.of(&header);
         Ok(RecordedInput {
             path: path.to_owned(),
             events: recording.events.len(),
@@ -170,6 +174,8 @@ impl RecordedInput {
             summary: Summary::from_recording(recording).map_err(fail)?,
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             kernel_threads: header.tasks.iter().map(|task| task.kernel).collect(),
+            guests: Guests::of(&header),
+            vcpus: header.vcpus(),
             classes: by.names(&header),
             by,
             subjects: Subjects::default(),
@@ -315,6 +321,7 @@ impl RecordedInput {
             roles: self.roles(),
             smt_yield: SmtYield::Recorded,
             kernel_threads: &self.kernel_threads,
+            guests: Some(&self.guests),
         }
     }
 
@@ -519,6 +526,7 @@ fn compare_read(
     let bench = Bench {
         machine: &|seed| input.machine(seed),
         classes: &input.classes,
+        vcpus: &input.vcpus,
         duration,
         end_with_tasks: false,
         warmup: Ns::ZERO,

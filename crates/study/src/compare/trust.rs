@@ -392,7 +392,8 @@ pub(super) fn drift(metric: Metric, input: &RecordedInput) -> f64 {
 /// The same on a machine that is not steady.
 pub(super) fn most_drift(metric: Metric) -> f64 {
     match metric {
-        Metric::Share => DRIFT_OF_COSTS,
+        // What a virtual CPU does not get it waits for.
+        Metric::Share | Metric::Steal => DRIFT_OF_COSTS,
         _ if metric.unit() == Unit::Time => DRIFT_OF_TIMES,
         _ => DRIFT_OF_RATES,
     }

@@ -52,9 +52,9 @@ impl RowPlan {
         variant: &Variant,
         subject: &Subject<'_>,
     ) -> Result<RowPlan, StudyError> {
-        let mut applied = variant
-            .apply(subject)
-            .map_err(|source| StudyError::Variant { variant: variant.name.clone(), source })?;
+        let failed = |source| StudyError::Variant { variant: variant.name.clone(), source };
+        let variant = &variant.with_guests(subject).map_err(failed)?;
+        let mut applied = variant.apply(subject).map_err(failed)?;
         let (full, absent) = with_knobs(scheduler, &applied.knobs)?;
         let mut notes: Vec<String> = absent
             .iter()

@@ -55,6 +55,8 @@ pub(super) struct Builder<'o> {
     pub(super) source: Source,
     /// Process and name of threads, from a process list.
     processes: BTreeMap<u32, (u32, String)>,
+    /// Threads that entered or left a guest of KVM.
+    vcpus: BTreeSet<u32>,
     /// The column of the running task is none of thread ids of this machine: a switch named another
     /// task. `perf script -F comm,pid` has process ids there, perf in a container the ids of its
     /// namespace.
@@ -77,6 +79,13 @@ pub(super) struct Source {
     pub(super) command: String,
     /// The recorder was told to record one program only.
     pub(super) own_only: bool,
+}
+
+/// Whether the thread that runs at this event runs a virtual CPU: KVM enters and leaves the guest
+/// (include/trace/events/kvm.h and arch/*/kvm/trace.h, 6.18).
+fn is_of_vcpu(name: &str) -> bool {
+    let name = name.strip_prefix("kvm:").unwrap_or(name);
+    matches!(name, "kvm_entry" | "kvm_exit" | "kvm_vcpu_wakeup")
 }
 
 /// The contents of `schedlab:` marks (`export/rows.rs` writes them).
@@ -117,6 +126,7 @@ impl<'o> Builder<'o> {
             marks: Marks::default(),
             source: Source::default(),
             processes: BTreeMap::new(),
+            vcpus: BTreeSet::new(),
             foreign_ids: false,
             begun: 0,
         }
@@ -172,6 +182,9 @@ impl<'o> Builder<'o> {
         match *event {
             // What is left out changes nothing: not the window, not the CPUs, not the tasks.
             Event::Other(name) => {
+                if is_of_vcpu(name) {
+                    self.vcpus.extend(stamp.running.tid.filter(|_| !self.foreign_ids));
+                }
                 self.summary.ignore(name);
                 return Ok(());
             }
@@ -487,6 +500,7 @@ impl<'o> Builder<'o> {
         let own_only = self.source.own_only;
         let Settled { start, duration, own_only } = self.collector.finish(own_only)?;
         for task in &mut self.tasks {
+            task.vcpu = self.vcpus.contains(&task.tid);
             if let Some((pid, comm)) = self.processes.get(&task.tid) {
                 task.pid = *pid;
                 if task.comm == "?" {
