@@ -1,11 +1,12 @@
 # A guest of KVM in 512 bytes, a boot sector in real mode: it needs no kernel, and boots on every KVM
 # (also on one that runs nested without hardware virtualisation, where it is emulated). Each of its
-# two virtual CPUs has a local APIC timer of PERIOD nanoseconds. With WORK 0 a virtual CPU computes
-# without end, else it works WORK times at each interrupt and halts. Every REPORT interrupts the
-# first one prints a line on the serial port: time stamp counter, then for both virtual CPUs the
-# steal time that KVM tells (MSR_KVM_STEAL_TIME, Documentation/virt/kvm/x86/msr.rst: of it Linux
-# makes column 8 of /proc/stat) and how often it has worked, all in hexadecimal.
-#   as --32 --defsym PERIOD=10000000 --defsym WORK0=30 --defsym WORK1=20 --defsym REPORT=25 guest.S -o guest.o
+# two virtual CPUs is interrupted by its local APIC timer after PERIOD / 2 to PERIOD * 3 / 2
+# nanoseconds, again and again. With WORK 0 a virtual CPU computes without end, else it works WORK
+# times at each interrupt and halts. Every REPORT interrupts the first one prints a line on the serial
+# port: time stamp counter, then for both virtual CPUs the steal time that KVM tells
+# (MSR_KVM_STEAL_TIME, Documentation/virt/kvm/x86/msr.rst: of it Linux makes column 8 of /proc/stat)
+# and how often it has worked, all in hexadecimal.
+#   as --32 --defsym PERIOD=7300000 --defsym WORK0=18 --defsym WORK1=11 --defsym REPORT=35 guest.S -o guest.o
 #   ld -m elf_i386 --oformat binary -Ttext 0 -e _start guest.o -o guest.img
 .code16
 .equ DATA, 0x900
@@ -86,12 +87,24 @@ setup:
     mov $0xb, %eax
     wrmsr
     mov $0x832, %cx
-    mov $0x20040, %eax
+    mov $0x40, %eax
     wrmsr
-    mov $0x838, %cx
-    mov $PERIOD, %eax
-    wrmsr
+    addr32 mov %ecx, 0x280(,%ebx,4)
+    addr32 add %ebx, 0x280(,%ebx,4)
+    call next
     sti
+    ret
+# The next interrupt comes after PERIOD / 2 to PERIOD * 3 / 2, by chance.
+next:
+    addr32 imull $1103515245, 0x280(,%ebx,4), %eax
+    add $12345, %eax
+    addr32 mov %eax, 0x280(,%ebx,4)
+    mov $PERIOD, %ecx
+    mul %ecx
+    lea PERIOD/2(%edx), %eax
+    xor %edx, %edx
+    mov $0x838, %ecx
+    wrmsr
     ret
 tick:
     push %eax
@@ -102,6 +115,7 @@ tick:
     xor %eax, %eax
     xor %edx, %edx
     wrmsr
+    call next
     pop %edx
     pop %ecx
     pop %eax

@@ -26,8 +26,8 @@ trap tidy EXIT
 weight() { # GROUP SHARES: cpu.weight is 100 for 1024 shares (kernel/sched/core.c)
     if [ -n "$v1" ]; then echo "$2" >"$1/cpu.shares"; else echo $((($2 * 100 + 512) / 1024)) >"$1/cpu.weight"; fi
 }
-guest() { # NAME WORK0 WORK1
-    as --32 --defsym PERIOD=10000000 --defsym WORK0="$2" --defsym WORK1="$3" --defsym REPORT=25 "$here/guest.S" -o "$work/$1.o"
+guest() { # NAME PERIOD WORK0 WORK1
+    as --32 --defsym PERIOD="$2" --defsym WORK0="$3" --defsym WORK1="$4" --defsym REPORT=35 "$here/guest.S" -o "$work/$1.o"
     ld -m elf_i386 --oformat binary -Ttext 0 -e _start "$work/$1.o" -o "$work/$1.img"
     bash -c "echo \$\$ >$top/$1/cgroup.procs; exec taskset -c $CPU qemu-system-x86_64 -accel kvm \
         -cpu qemu64,+x2apic,-pni -smp 2 -m 16 -nodefaults -display none -net none -serial file:$work/$1.serial \
@@ -45,8 +45,8 @@ mkdir "$top"
 [ -n "$v1" ] || { echo +cpu >/sys/fs/cgroup/cgroup.subtree_control; echo +cpu >"$top/cgroup.subtree_control"; }
 mkdir "$top/web" "$top/batch"
 weight "$top" 100000
-guest web 30 20
-guest batch 0 0
+guest web 7300000 18 11
+guest batch 10000000 0 0
 sleep 8
 for name in "${@:-guests-equal guests-weighted}"; do
     for name in $name; do

@@ -8,9 +8,9 @@
 //!
 //! | a thread that | is seen by |
 //! |---|---|
-//! | ever computed in the guest for a tick | its guest time (`/proc/TID/stat`, field 43) |
-//! | sleeps in a halted virtual CPU | the system call in which it is: KVM_RUN (`/proc/TID/syscall`) |
-//! | waits for a CPU, or computes | its stack in the kernel (`/proc/TID/stack`, CAP_SYS_ADMIN) |
+//! | ever computed in the guest for a tick | its guest time (`/proc/PID/task/TID/stat`, field 43) |
+//! | sleeps in a halted virtual CPU | the system call in which it is: KVM_RUN (`.../syscall`) |
+//! | waits for a CPU, or computes | its stack in the kernel (`.../stack`, CAP_SYS_ADMIN) |
 //! | ever was in KVM_RUN | debugfs (`kvm/PID-FD/vcpuN/pid`, Linux 6.0, where it is mounted) |
 //!
 //! PF_VCPU is no way: the kernel clears it whenever the thread leaves the guest.
@@ -18,6 +18,7 @@
 use crate::proc;
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::Duration;
 
 /// `_IO(KVMIO, 0x80)` (include/uapi/linux/kvm.h), where _IO has no direction bits, and where it has
 /// one (MIPS, PowerPC, SPARC: arch/*/include/uapi/asm/ioctl.h).
@@ -27,6 +28,10 @@ const KVM_RUN: [&str; 2] = ["0xae80", "0x2000ae80"];
 const PF_USER_WORKER: u32 = 0x4000;
 /// The function in which every architecture's KVM_RUN works (virt/kvm/kvm_main.c, kvm_vcpu_ioctl).
 const IN_KVM_RUN: &str = "kvm_arch_vcpu_ioctl_run";
+/// A thread that computes shows itself when it waits the next time: so many looks at most, so far
+/// apart. Together a tenth of a second, in which each of ten threads on a CPU has a turn.
+const LOOKS: u32 = 25;
+const APART: Duration = Duration::from_millis(4);
 /// Where debugfs is mounted on nearly all systems.
 const DEBUGFS: &str = "/sys/kernel/debug/kvm";
 
@@ -40,13 +45,24 @@ pub(crate) fn find(only: Option<&[u32]>) -> BTreeSet<u32> {
     }
     let all = only.map_or_else(proc::processes, <[u32]>::to_vec);
     let noted = noted_in(DEBUGFS);
-    for process in all {
-        let files = files_of_vcpus(process);
-        if files.is_empty() {
-            continue;
+    let of = |process: u32| (process, files_of_vcpus(process));
+    let mut open: Vec<_> = all.into_iter().map(of).filter(|(_, files)| !files.is_empty()).collect();
+    for look in 0..LOOKS {
+        if look > 0 {
+            std::thread::sleep(APART);
         }
-        let threads = proc::threads(Some(&[process])).into_iter().map(|(_, tid)| tid);
-        found.extend(threads.filter(|tid| noted.contains(tid) || runs_one(*tid, &files)));
+        open.retain(|(process, files)| {
+            let threads = proc::threads(Some(&[*process])).into_iter().map(|(_, tid)| tid);
+            let is_one = |tid: &u32| {
+                found.contains(tid) || noted.contains(tid) || runs_one(*process, *tid, files)
+            };
+            let own: Vec<u32> = threads.filter(is_one).collect();
+            found.extend(&own);
+            own.len() < files.len()
+        });
+        if open.is_empty() {
+            break;
+        }
     }
     found
 }
@@ -62,8 +78,11 @@ fn files_of_vcpus(process: u32) -> BTreeSet<u32> {
     entries.filter_map(|entry| number(entry.ok()?)).collect()
 }
 
-fn runs_one(tid: u32, files: &BTreeSet<u32>) -> bool {
-    let read = |name: &str| proc::text(&format!("/proc/{tid}/{name}")).unwrap_or_default();
+/// Below `/proc/TID` the times are those of the whole process (fs/proc/array.c, do_task_stat), below
+/// `task` those of the thread.
+fn runs_one(process: u32, tid: u32, files: &BTreeSet<u32>) -> bool {
+    let folder = format!("/proc/{process}/task/{tid}");
+    let read = |name: &str| proc::text(&format!("{folder}/{name}")).unwrap_or_default();
     let stat = read("stat");
     !is_worker(&stat)
         && (guest_time(&stat) > 0

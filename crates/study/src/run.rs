@@ -204,8 +204,8 @@ impl Bench<'_> {
             stop: self.stop.cloned().map(Stop::when),
             ..RunOptions::default()
         };
-        let summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup)
-            .of_vcpus(self.vcpus);
+        let summary =
+            Summary::new(plan.workload.tasks.len(), cpus, self.warmup).of_vcpus(self.vcpus);
         let requests = self.requests.cloned();
         let vcpus = || {
             let all = self.vcpus.iter().copied().chain(std::iter::repeat(false));

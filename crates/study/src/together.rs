@@ -5,8 +5,8 @@
 use crate::view::is_own;
 use schedlab_model::text::nearest;
 use schedlab_trace::Header;
-use schedlab_trace::guests::Guests;
 use schedlab_trace::analysis::{By, Keys, Label};
+use schedlab_trace::guests::Guests;
 use std::fmt;
 use std::str::FromStr;
 

@@ -218,7 +218,12 @@ mod tests {
         let inner = |part: &str| format!("{scope}/libvirt/{part}");
         let (vcpu, emulator) = (inner("vcpu0"), inner("emulator"));
         let header = header(
-            &["/", &vcpu, &emulator, "/machine.slice/machine-qemu\\x2d2\\x2ddb.scope/libvirt/vcpu0"],
+            &[
+                "/",
+                &vcpu,
+                &emulator,
+                "/machine.slice/machine-qemu\\x2d2\\x2ddb.scope/libvirt/vcpu0",
+            ],
             &[
                 (10, 10, "qemu-system-x86", 2, false),
                 (11, 10, "CPU 0/KVM", 1, true),

@@ -11,8 +11,8 @@ use crate::metric::Metric;
 use schedlab_model::{EventSink, Fact, Ns, SchedEvent};
 use schedlab_stats::t_critical;
 use schedlab_trace::Recording;
-use schedlab_trace::analysis::{Summary, TaskSummary};
 use schedlab_trace::analysis::messages::RequestTimes;
+use schedlab_trace::analysis::{Summary, TaskSummary};
 use std::collections::BTreeMap;
 
 /// Windows of a run. Of a recording of 3 s one has 94 ms: some twenty turns of tasks that share a

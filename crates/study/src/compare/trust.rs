@@ -10,7 +10,7 @@ use super::row_errors::OfRow;
 use super::serve::{Served, Wrong};
 use super::{Errors, percentile, values};
 use crate::StudyError;
-use crate::change::{MethodError, Tail};
+use crate::change::{MethodError, RESOLUTION, Tail};
 use crate::error_parts::Possible;
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::{Metric, Stat, Unit};
@@ -299,8 +299,20 @@ impl Alone {
 
     /// By what part of a change the two readings differ.
     fn apart(&self) -> f64 {
+        self.apart_beyond(0.0)
+    }
+
+    /// The same for how long a virtual CPU waits. Where it has the same to do in both readings they
+    /// agree: what is left of their difference is how well a share is known.
+    fn apart_of_steal(&self) -> f64 {
+        self.apart_beyond(RESOLUTION)
+    }
+
+    /// `least`: changes below it are taken for as large.
+    fn apart_beyond(&self, least: f64) -> f64 {
         let change =
             (self.simulated - self.recorded).abs().max((self.likely - self.recorded).abs());
+        let change = change.max(least);
         if change > 0.0 { ((self.simulated - self.likely).abs() / change).min(1.0) } else { 0.0 }
     }
 }
@@ -522,6 +534,11 @@ pub(super) fn method_errors(
             let is_of_loop = input.by_messages.is_none()
                 && !requests.contains(&subject.name)
                 && matches!(metric, Metric::Latency(_));
+            let alone = replay.alone.iter().find(|alone| alone.name == subject.name);
+            let apart = match alone.filter(|_| metric == Metric::Steal) {
+                Some(alone) => apart.min(alone.apart_of_steal()),
+                None => apart,
+            };
             let (apart, drift) = match merges {
                 true => (1.0, 1.0),
                 // What the recorder does is not predicted, and so is not known better on a machine
@@ -574,6 +591,23 @@ mod tests {
         assert_eq!(alone(2.29, 2.18).disagreement(), None, "less than 5 % of 229 points");
         assert!(alone(2.29, 2.16).disagreement().is_some());
         assert!(alone(0.29, 0.23).disagreement().is_some(), "5 points of one CPU");
+    }
+
+    /// A guest that has the same to do whatever stands in its way: the readings differ by a
+    /// thousandth of a point, and say nothing against its waits.
+    #[test]
+    fn a_guest_that_reacts_to_nothing_waits_as_it_is_simulated() {
+        let alone = |likely: f64, simulated: f64| Alone {
+            name: "web".to_owned(),
+            low: likely,
+            likely,
+            high: likely,
+            simulated,
+            recorded: 0.36,
+        };
+        assert_eq!(alone(0.36, 0.35999).apart(), 1.0);
+        assert!(alone(0.36, 0.35999).apart_of_steal() < 0.01);
+        assert!(alone(0.60, 0.36).apart_of_steal() > 0.99, "one reacts, the other does not");
     }
 
     #[test]

@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_guest_is_its_control_group() {
-        let (workload, variant) = applied("x: guest web cpu.weight=400 cpu.max=50ms/100ms").unwrap();
+        let (workload, variant) =
+            applied("x: guest web cpu.weight=400 cpu.max=50ms/100ms").unwrap();
         assert_eq!(variant.clauses[0].target, "/machine.slice/machine-qemu\\x2d1\\x2dweb.scope");
         assert_eq!(workload.groups[1].weight, Some(4096));
         assert!(workload.groups[1].bandwidth.is_some() && workload.groups[2].weight.is_none());

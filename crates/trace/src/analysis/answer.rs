@@ -139,7 +139,9 @@ impl Answer {
             Some(vcpus) => {
                 let whole = Ns(self.of.0.saturating_mul(vcpus));
                 let (lost, of) = (part(self.waited, whole), counted(vcpus, "vCPU"));
-                format!("Guest {waiting} lost {lost:.1} % of the time of its {of} to steal, {cause}.")
+                format!(
+                    "Guest {waiting} lost {lost:.1} % of the time of its {of} to steal, {cause}."
+                )
             }
         };
         let second = match &self.longest {

@@ -87,9 +87,8 @@ fn a_summary_has_the_steal_time_of_virtual_cpus() {
         let mut add = |tasks: Vec<schedlab_trace::analysis::TaskSummary>| {
             tasks.iter().zip(&mut sum).for_each(|(task, sum)| *sum += task.stolen);
         };
-        let (before, after) = recording.events.split_at(
-            recording.events.partition_point(|event| event.at < Ns(cut)),
-        );
+        let (before, after) =
+            recording.events.split_at(recording.events.partition_point(|event| event.at < Ns(cut)));
         before.iter().for_each(|event| whole.event(event));
         add(whole.cut(Ns(cut)));
         after.iter().for_each(|event| whole.event(event));
