@@ -78,8 +78,8 @@ fn files_of_vcpus(process: u32) -> BTreeSet<u32> {
     entries.filter_map(|entry| number(entry.ok()?)).collect()
 }
 
-/// Below `/proc/TID` the times are those of the whole process (fs/proc/array.c, do_task_stat), below
-/// `task` those of the thread.
+/// Below `/proc/TID` the times are those of the whole process (fs/proc/array.c, do_task_stat),
+/// below `task` those of the thread.
 fn runs_one(process: u32, tid: u32, files: &BTreeSet<u32>) -> bool {
     let folder = format!("/proc/{process}/task/{tid}");
     let read = |name: &str| proc::text(&format!("{folder}/{name}")).unwrap_or_default();

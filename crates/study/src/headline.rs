@@ -135,8 +135,8 @@ pub(crate) fn headline(study: &Study, wanted: &[Wanted]) -> Vec<Figure> {
     figures
 }
 
-/// The numbers of the server that was asked about, its latency first: of a guest its steal, response
-/// times where they are predicted, else how late it gets a CPU.
+/// The numbers of the server that was asked about, its latency first: of a guest its steal,
+/// response times where they are predicted, else how late it gets a CPU.
 fn of_server(study: &Study, base: &Row) -> Vec<Figure> {
     let classes = study.served.iter().flat_map(|served| &served.classes);
     let shares = |name: &&String| {

@@ -27,8 +27,6 @@ pub(crate) struct Bench<'a> {
     pub(crate) machine: &'a (dyn Fn(u64) -> Machine + Sync),
     /// Class of each task.
     pub(crate) classes: &'a [String],
-    /// Which tasks run virtual CPUs of a recorded host; empty: none.
-    pub(crate) vcpus: &'a [bool],
     /// Virtual time of each run.
     pub(crate) duration: Ns,
     /// A run ends with its last task, if that is earlier.
@@ -204,14 +202,10 @@ impl Bench<'_> {
             stop: self.stop.cloned().map(Stop::when),
             ..RunOptions::default()
         };
-        let summary =
-            Summary::new(plan.workload.tasks.len(), cpus, self.warmup).of_vcpus(self.vcpus);
+        let summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
+        let summary = summary.of_vcpus(&plan.vcpus);
         let requests = self.requests.cloned();
-        let vcpus = || {
-            let all = self.vcpus.iter().copied().chain(std::iter::repeat(false));
-            all.take(plan.workload.tasks.len()).collect::<Vec<bool>>()
-        };
-        let watch = watched.then(|| Watch::new(&vcpus(), cpus, self.duration, requests.clone()));
+        let watch = watched.then(|| Watch::new(&plan.vcpus, cpus, self.duration, requests.clone()));
         let mut summary = Observed { summary, requests, watch };
         let first = self.seeds.first() == Some(&seed);
         let keep = self.keep.filter(|_| first);

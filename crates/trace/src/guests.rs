@@ -112,8 +112,8 @@ impl Guests {
     }
 
     /// Names the guests: by the machine that systemd-machined or libvirt registered, else by the
-    /// group that is theirs alone, else by the process. Names that two would have, or that a program
-    /// has, are told apart by the processes' ids.
+    /// group that is theirs alone, else by the process. Names that two would have, or that a
+    /// program has, are told apart by the processes' ids.
     fn call(&mut self, header: &Header) {
         let leader = |pid: u32| header.tasks.iter().find(|task| task.tid == pid);
         let mut known: BTreeMap<String, usize> = BTreeMap::new();

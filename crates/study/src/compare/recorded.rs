@@ -1,5 +1,6 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
+use super::alone;
 use super::assemble::Played;
 use super::client_log::{self, ClientLog};
 use super::course::Course;
@@ -75,7 +76,6 @@ pub struct RecordedInput {
     pub(super) subjects: Subjects,
     kernel_threads: Vec<bool>,
     guests: Guests,
-    vcpus: Vec<bool>,
     /// The part of the recording that was read; `None`: all of it.
     pub(super) window: Option<(Ns, Ns)>,
     /// Names of tasks that do nothing in the part of the recording that was read.
@@ -175,7 +175,6 @@ impl RecordedInput {
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             kernel_threads: header.tasks.iter().map(|task| task.kernel).collect(),
             guests: Guests::of(&header),
-            vcpus: header.vcpus(),
             classes: by.names(&header),
             by,
             subjects: Subjects::default(),
@@ -526,7 +525,6 @@ fn compare_read(
     let bench = Bench {
         machine: &|seed| input.machine(seed),
         classes: &input.classes,
-        vcpus: &input.vcpus,
         duration,
         end_with_tasks: false,
         warmup: Ns::ZERO,
@@ -547,7 +545,7 @@ fn compare_read(
     let stop = bench.stop.filter(|_| !options.keep_finished);
     let bench = Bench { stop, seen: None, watch: false, ..bench };
     client.iter().for_each(|client| client.add_to(&mut runs));
-    let alone = trust::alone(input, &plans[0], &bench)?;
+    let alone = alone::alone(input, &plans[0], &bench)?;
     let was = input.measured_with(&single);
     let first = trust::FirstRow::new(input, &plans[0], &runs[0]);
     let found = trust::self_replay(input, &recorded, why, &first, &alone, &was, &mut served);

@@ -41,7 +41,6 @@ pub fn compare_scenario(
     let bench = Bench {
         machine: &|_| machine.clone(),
         classes: &scenario.classes,
-        vcpus: &[],
         duration,
         end_with_tasks: scenario.end_with_tasks,
         warmup: scenario.warmup,

@@ -31,6 +31,8 @@ pub(crate) struct RowPlan {
     pub(crate) roles: CpuRoles,
     /// Speed of a hardware thread beside a busy one of its core.
     pub(crate) smt_yield: SmtYield,
+    /// By task: it runs a virtual CPU of a recorded host.
+    pub(crate) vcpus: Vec<bool>,
     /// Which tasks the variant changes.
     pub(crate) changed: Vec<usize>,
     /// What it sets, on the machine that the scenario or the recording has.
@@ -94,6 +96,7 @@ impl RowPlan {
             workload: applied.workload,
             vms: applied.vms,
             delegation,
+            vcpus: subject.vcpus(),
             set: variant.clone(),
             targets,
             names,

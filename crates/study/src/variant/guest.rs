@@ -1,12 +1,12 @@
-//! Guests of KVM as targets: `guest web cpu.weight=400 cpu.max=50ms/100ms cpus=0-1` sets the control
-//! group that is the guest's alone, all its threads together: virtual CPUs, emulator and what the
-//! kernel does for it in the process. A guest without such a group gets one, in the group in which
-//! it is.
+//! Guests of KVM as targets: `guest web cpu.weight=400 cpu.max=50ms/100ms cpus=0-1` sets the
+//! control group that is the guest's alone, all its threads together: virtual CPUs, emulator and
+//! what the kernel does for it in the process. A guest without such a group gets one, in the group
+//! in which it is.
 
 use super::apply::Subject;
 use super::{Clause, Setting, TaskSetting, Variant, VariantError};
 use schedlab_model::text::glob;
-use schedlab_trace::guests::Guest;
+use schedlab_trace::guests::{Guest, Guests};
 use std::collections::BTreeSet;
 
 /// With what a target begins that is a guest.
@@ -28,7 +28,19 @@ impl Variant {
     }
 }
 
-/// Returns the clauses that one clause about guests stands for.
+impl Subject<'_> {
+    /// Returns for each task whether it runs a virtual CPU of a recorded host.
+    pub(crate) fn vcpus(&self) -> Vec<bool> {
+        let mut vcpus = vec![false; self.workload.tasks.len()];
+        let all = self.guests.into_iter().flat_map(Guests::list).flat_map(|guest| &guest.vcpus);
+        for task in all {
+            vcpus.get_mut(task.index()).into_iter().for_each(|is_one| *is_one = true);
+        }
+        vcpus
+    }
+}
+
+/// Returns the clauses about control groups in place of one about guests.
 fn of_guests(
     name: &str,
     clause: &Clause,
@@ -96,7 +108,6 @@ mod tests {
     use crate::delegation::DelegationSpec;
     use crate::scenario::SmtYield;
     use schedlab_model::{GroupId, GroupSpec, Program, TaskSpec, Workload};
-    use schedlab_trace::guests::Guests;
     use schedlab_trace::{GroupInfo, Header, TaskInfo};
 
     /// Two guests, the second without a group of its own.

@@ -5,6 +5,7 @@
 
 use super::collect::{Collector, Settled};
 use super::event::{Context, Event, Name, Running, Stamp, Who};
+use super::shown::{Has, Marks, is_of_vcpu};
 use super::tids::Tids;
 use super::{ImportOptions, Purpose, Summary};
 use crate::{Capabilities, Capability, Header, TaskInfo, TraceError};
@@ -79,35 +80,6 @@ pub(super) struct Source {
     pub(super) command: String,
     /// The recorder was told to record one program only.
     pub(super) own_only: bool,
-}
-
-/// Whether the thread that runs at this event runs a virtual CPU: KVM enters and leaves the guest
-/// (include/trace/events/kvm.h and arch/*/kvm/trace.h, 6.18).
-fn is_of_vcpu(name: &str) -> bool {
-    let name = name.strip_prefix("kvm:").unwrap_or(name);
-    matches!(name, "kvm_entry" | "kvm_exit" | "kvm_vcpu_wakeup")
-}
-
-/// The contents of `schedlab:` marks (`export/rows.rs` writes them).
-#[derive(Default)]
-struct Marks {
-    hz: Option<u32>,
-    sees: Option<Capabilities>,
-    /// CPUs whose next softirq wakeup was found to be a task's own doing.
-    inline: BTreeSet<u32>,
-}
-
-#[derive(Default)]
-struct Has {
-    switch: bool,
-    /// A task left without a word why.
-    blocked: bool,
-    flags: bool,
-    migrate: bool,
-    fork: bool,
-    exit: bool,
-    syscalls: bool,
-    wakes: bool,
 }
 
 impl<'o> Builder<'o> {
