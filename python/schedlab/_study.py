@@ -90,8 +90,9 @@ def compare(
     * ``serve``: Answer for this server: a program, a pid, a control group (/path), a unit
       (NAME.service), pod:UID or container:ID. Its numbers come first, and what does not delay it
       does not count
-    * ``by``: Take tasks together by this: name, process, cgroup, unit (of systemd), container or
-      pod (of Kubernetes); figures and gates are of these [default: name]
+    * ``by``: Take tasks together by this: name, process, cgroup, unit (of systemd), container, pod
+      (of Kubernetes) or guest (of KVM); figures and gates are of these [default: guest in a
+      recording that has some, else name]
     * ``fail_if``: Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms'
     * ``jobs``: Use this many worker threads; 0 = one per CPU. The result does not depend on it
       [default: 0]

@@ -30,6 +30,8 @@ pub struct TaskFacts {
     pub ext: bool,
     /// A thread of the kernel.
     pub kernel: bool,
+    /// It runs a virtual CPU of a KVM guest.
+    pub vcpu: bool,
     /// Represents all tasks that an own-tasks recording cannot see on one CPU.
     pub stand_in: bool,
     /// Where the facts come from.

@@ -23,6 +23,7 @@ mod surroundings;
 mod sys;
 pub mod threads;
 mod tracefs;
+mod vcpus;
 
 pub use capabilities::{Capabilities, Caps, probe};
 pub use cgroup::cpu_groups_of;

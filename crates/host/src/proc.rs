@@ -79,6 +79,7 @@ pub(crate) fn task(
         group: groups.of_thread(tid),
         ext: attributes.policy == sched::EXT,
         kernel,
+        vcpu: false,
         stand_in: false,
         from: FactSource::Kernel,
     })

@@ -377,6 +377,8 @@ fn run(
     for (_, source) in &mut opened.sources {
         source.disable().map_err(HostError::io("ending the recording"))?;
     }
+    // A virtual CPU that computed at the beginning may halt now, which shows more of it.
+    merger.find_vcpus(measured(request));
     merger.finish(&mut opened.sources, &over, sink);
     sink.flush().map_err(HostError::Sink)?;
     Ok(RecordEnd {
@@ -423,6 +425,7 @@ fn known_tasks(
         (None, pids) => pids.map(<[u32]>::to_vec),
     };
     tasks.scan(only.as_deref());
+    tasks.find_vcpus(only.as_deref());
     Ok(tasks)
 }
 

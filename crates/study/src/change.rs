@@ -204,7 +204,7 @@ impl MethodError {
 const CLOCK: f64 = 1_000.0;
 
 /// A share is known to a point at best: interrupts and the kernel's own threads are in it.
-const RESOLUTION: f64 = 0.01;
+pub(crate) const RESOLUTION: f64 = 0.01;
 /// Standard errors of a share that are counted.
 const NOISE_ERRORS: f64 = 2.0;
 

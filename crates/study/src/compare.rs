@@ -1,5 +1,6 @@
 //! `schedlab compare`: schedulers × variants over a scenario or a recording.
 
+mod alone;
 mod assemble;
 mod bound;
 mod client_log;

@@ -178,6 +178,8 @@ impl Possible {
         let high = match (metric.unit(), kind) {
             (Unit::Share, Kind::Machine) if metric == Metric::Agents => cpus as f64,
             (Unit::Share, Kind::Machine) => 1.0,
+            // A part of the time of each virtual CPU.
+            (Unit::Share, _) if metric == Metric::Steal => 1.0,
             (Unit::Share, _) => most as f64,
             _ => f64::INFINITY,
         };

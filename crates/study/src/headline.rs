@@ -135,8 +135,8 @@ pub(crate) fn headline(study: &Study, wanted: &[Wanted]) -> Vec<Figure> {
     figures
 }
 
-/// The numbers of the server that was asked about, its latency first: response times where they are
-/// predicted, else how late it gets a CPU.
+/// The numbers of the server that was asked about, its latency first: of a guest its steal,
+/// response times where they are predicted, else how late it gets a CPU.
 fn of_server(study: &Study, base: &Row) -> Vec<Figure> {
     let classes = study.served.iter().flat_map(|served| &served.classes);
     let shares = |name: &&String| {
@@ -153,7 +153,8 @@ fn of_server(study: &Study, base: &Row) -> Vec<Figure> {
     let p99 = Stat::Percentile(99_000);
     let is_predicted =
         |metric: &Metric| subject.cell(*metric).is_some_and(|cell| cell.error_bar.is_some());
-    let latency = [Metric::Response(p99), Metric::Latency(p99)].into_iter().find(is_predicted);
+    let late = [Metric::Steal, Metric::Response(p99), Metric::Latency(p99)];
+    let latency = late.into_iter().find(is_predicted);
     let figures = latency.into_iter().chain([Metric::Share]);
     figures.map(|metric| Figure { kind: Kind::Class, subject: name.clone(), metric }).collect()
 }

@@ -268,6 +268,8 @@ struct TaskValues<'a, D> {
     migrations: u64,
     /// Time for which limits held them back.
     throttled: Ns,
+    /// How long those that run virtual CPUs waited, and how many these are.
+    stolen: (Ns, u32),
     latency: &'a D,
     queue_latency: &'a D,
     wait: &'a D,
@@ -285,6 +287,7 @@ impl<'a> TaskValues<'a, Distribution> {
             preemptions: task.preemptions,
             migrations: task.migrations,
             throttled: task.throttled_ns,
+            stolen: (Ns::ZERO, 0),
             latency: &task.wake_latency,
             queue_latency: task.queue_latency(),
             wait: &task.preempt_wait,
@@ -304,6 +307,7 @@ impl<'a> TaskValues<'a, Durations> {
             preemptions: task.preemptions,
             migrations: task.migrations,
             throttled: task.throttled,
+            stolen: (task.stolen, task.vcpus),
             latency: &task.wake_latency,
             queue_latency: task.queue_latency(),
             wait: &task.preempt_wait,
@@ -329,6 +333,11 @@ impl<D: Values> TaskValues<'_, D> {
             Metric::Throttled => {
                 let all = self.cpu.saturating_add(self.throttled);
                 (all > Ns::ZERO).then(|| self.throttled.0 as f64 / all.0 as f64)
+            }
+            Metric::Steal => {
+                let (waited, vcpus) = self.stolen;
+                let whole = self.window.0 as f64 * f64::from(vcpus);
+                (whole > 0.0).then(|| waited.0 as f64 / whole)
             }
             Metric::Utilisation
             | Metric::IdleWaiting
@@ -387,6 +396,7 @@ impl MachineMetrics {
             Metric::Agents => Some(agents?.agents_cpu_ns().0 as f64 / window.0.max(1) as f64),
             Metric::Share
             | Metric::Throttled
+            | Metric::Steal
             | Metric::Throughput
             | Metric::Preemptions
             | Metric::Migrations => None,

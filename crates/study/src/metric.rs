@@ -217,6 +217,12 @@ metrics! {
         name: "throttled", unit: Share, of: Tasks, better: Some(Better::Smaller), heading: "throttled", reported: [],
         in_results: false
     }
+    Steal "Of the threads that run the virtual CPUs of a KVM guest: time for which they were runnable \
+           and waited for a CPU of the host, a limit included, as a part of the time of each virtual \
+           CPU. Linux tells the guest of the same time as steal (`/proc/stat`, column 8). Only \
+           recordings of a host have it." {
+        name: "steal", unit: Share, of: Tasks, better: Some(Better::Smaller), heading: "steal", reported: []
+    }
     Utilisation "Part of all CPU time in which CPUs are not idle." {
         name: "utilisation", unit: Share, of: Machine, better: None, heading: "busy", reported: []
     }
@@ -463,7 +469,7 @@ mod tests {
     #[test]
     fn every_row_is_read_and_written_by_its_name() {
         let reported: Vec<Metric> = Metric::all_reported().collect();
-        assert_eq!(reported.len(), 40);
+        assert_eq!(reported.len(), 41);
         for metric in reported {
             assert_eq!(metric.to_string().parse::<Metric>(), Ok(metric));
         }

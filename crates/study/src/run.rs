@@ -203,9 +203,9 @@ impl Bench<'_> {
             ..RunOptions::default()
         };
         let summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
+        let summary = summary.of_vcpus(&plan.vcpus);
         let requests = self.requests.cloned();
-        let tasks = plan.workload.tasks.len();
-        let watch = watched.then(|| Watch::new(tasks, cpus, self.duration, requests.clone()));
+        let watch = watched.then(|| Watch::new(&plan.vcpus, cpus, self.duration, requests.clone()));
         let mut summary = Observed { summary, requests, watch };
         let first = self.seeds.first() == Some(&seed);
         let keep = self.keep.filter(|_| first);

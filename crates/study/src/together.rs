@@ -1,32 +1,33 @@
 //! How tasks are taken together in results: by name, or by what they belong to (a control group, a
-//! unit of systemd, a container, a pod of Kubernetes), called as `schedlab show --by` calls them.
+//! unit of systemd, a container, a pod of Kubernetes, a guest of KVM), called as `schedlab show
+//! --by` calls them.
 
 use crate::view::is_own;
 use schedlab_model::text::nearest;
 use schedlab_trace::Header;
 use schedlab_trace::analysis::{By, Keys, Label};
+use schedlab_trace::guests::Guests;
 use std::fmt;
 use std::str::FromStr;
 
 /// What tasks are taken together by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Together(By);
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Together(
+    /// `None`: by guest in a recording of a host that has some (threads of all guests of one
+    /// program have the same names), else by name.
+    Option<By>,
+);
 
 /// What a user may write for it.
-const WAYS: [(&str, By); 6] = [
+const WAYS: [(&str, By); 7] = [
     ("name", By::Name),
     ("process", By::Process),
     ("cgroup", By::Cgroup),
     ("unit", By::Unit),
     ("container", By::Container),
     ("pod", By::Pod),
+    ("guest", By::Guest),
 ];
-
-impl Default for Together {
-    fn default() -> Together {
-        Together(By::Name)
-    }
-}
 
 impl FromStr for Together {
     type Err = String;
@@ -34,7 +35,7 @@ impl FromStr for Together {
     fn from_str(text: &str) -> Result<Together, String> {
         let names = || WAYS.iter().map(|(name, _)| *name);
         match WAYS.iter().find(|(name, _)| *name == text) {
-            Some((_, by)) => Ok(Together(*by)),
+            Some((_, by)) => Ok(Together(Some(*by))),
             None => {
                 let all = names().collect::<Vec<_>>().join(", ");
                 let hint = nearest(text, names()).map(|right| format!("did you mean `{right}`? "));
@@ -56,23 +57,29 @@ impl fmt::Display for Together {
 impl Together {
     /// Returns the way of `show --by`; `None`: every thread is alone there.
     pub fn new(by: By) -> Option<Together> {
-        (by != By::Thread).then_some(Together(by))
+        (by != By::Thread).then_some(Together(Some(by)))
     }
 
     /// Returns the word for it.
     pub fn word(self) -> &'static str {
-        WAYS.iter().find(|(_, by)| *by == self.0).map_or("name", |(word, _)| word)
+        WAYS.iter().find(|(_, by)| Some(*by) == self.0).map_or("name", |(word, _)| word)
     }
 
     /// Whether tasks of one name are together.
     pub fn is_by_name(self) -> bool {
-        self.0 == By::Name
+        matches!(self.0, None | Some(By::Name))
+    }
+
+    /// Returns how the tasks of this recording are taken together.
+    pub fn of(self, header: &Header) -> Together {
+        let own = || if Guests::of(header).is_empty() { By::Name } else { By::Guest };
+        Together(Some(self.0.unwrap_or_else(own)))
     }
 
     /// Returns for each task what the tasks that it is taken together with are called. schedlab's
     /// own threads keep their names: results leave their cost out by these.
     pub fn names(self, header: &Header) -> Vec<String> {
-        let keys = Keys::new(header, self.0);
+        let keys = Keys::new(header, self.of(header).0.unwrap_or(By::Name));
         let name = |(index, task): (usize, &schedlab_trace::TaskInfo)| match &keys.labels
             [keys.line(schedlab_model::TaskId::from(index))]
         {
@@ -122,6 +129,15 @@ mod tests {
         assert_eq!(names("container")[1], "container 3f0a9c1b3f0a");
         let named = "process".parse::<Together>().unwrap().named(&header);
         assert_eq!(named.tasks[0].comm, "redis-server (7)");
+        // Threads of all guests have the same names.
+        let default = |header: &Header| Together::default().of(header).word();
+        assert_eq!((default(&header), Together::default().names(&header).len()), ("name", 3));
+        let mut host = header.clone();
+        host.tasks[1].vcpu = true;
+        assert_eq!(default(&host), "guest");
+        assert_eq!(Together::default().names(&host)[0], "redis-server");
+        assert!(Together::default().names(&host)[1].starts_with("3f0a9c1b"));
+        assert_eq!("name".parse::<Together>().unwrap().of(&host).names(&host)[1], "java");
         let wrong = "pods".parse::<Together>().unwrap_err();
         assert!(wrong.contains("did you mean `pod`"), "{wrong}");
     }

@@ -8,18 +8,21 @@
 //! no throttling: scheduler sched_rt_runtime_us=999990
 //! agents: delegation mode=global costs=ghost-2021
 //! k8s: pod redis requests.cpu=2 limits.cpu=off
+//! host: guest web cpu.weight=400 ; guest batch cpu.max=50ms/100ms
 //! ```
 //! A target is a task (name, glob such as `worker-*`, class, or pid of a recording), a control
-//! group (a path that begins with `/`), a pod of Kubernetes (`pod NAME`), a source, the word
-//! `scheduler`, whose settings are knobs, `machine`, whose settings are `preempt=` and
-//! `threaded_irqs=`, or `delegation`: where the scheduler runs.
+//! group (a path that begins with `/`), a pod of Kubernetes (`pod NAME`), a guest of KVM
+//! (`guest NAME`), a source, the word `scheduler`, whose settings are knobs, `machine`, whose
+//! settings are `preempt=` and `threaded_irqs=`, or `delegation`: where the scheduler runs.
 
 mod apply;
+mod guest;
 mod pod;
 mod scale;
 pub(crate) mod setting;
 
 pub use apply::{Applied, Subject};
+pub(crate) use guest::TARGET as OF_GUEST;
 pub(crate) use pod::TARGET as OF_POD;
 pub use setting::{GroupSetting, MachineSetting, PodSetting, Setting, SourceSetting, TaskSetting};
 
@@ -167,16 +170,18 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
     }
 }
 
-/// Returns the target before the first blank, or before the second one in `pod NAME`, and the rest.
+/// Returns the target before the first blank, or before the second one in `pod NAME` and
+/// `guest NAME`, and the rest.
 fn target_of(text: &str) -> (&str, &str) {
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    if let Some(named) = text.strip_prefix(OF_POD) {
+    let of = [OF_POD, OF_GUEST].into_iter().find(|of| text.starts_with(of));
+    if let Some((of, named)) = of.and_then(|of| Some((of, text.strip_prefix(of)?))) {
         let blanks = named.len() - named.trim_start().len();
         let end = named[blanks..].find(char::is_whitespace).map_or(named.len(), |end| blanks + end);
         let name = &named[blanks..end];
-        // A task may be called `pod`, too.
+        // A task may be called `pod` or `guest`, too.
         if !name.is_empty() && !name.contains('=') && name != "off" {
-            return text.split_at(OF_POD.len() + end);
+            return text.split_at(of.len() + end);
         }
     }
     (first, rest)

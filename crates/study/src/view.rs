@@ -14,8 +14,9 @@ use crate::result::{Interval, Replayed, Row, Study, Subject};
 use schedlab_model::{Ns, OwnThread};
 
 /// Columns of tasks, the most important first: what does not fit is left out from the end.
-pub const TASK_COLUMNS: [Metric; 8] = [
+pub const TASK_COLUMNS: [Metric; 9] = [
     Metric::Share,
+    Metric::Steal,
     Metric::Latency(Stat::Percentile(50_000)),
     Metric::Latency(Stat::Percentile(99_000)),
     Metric::Response(Stat::Percentile(99_000)),
@@ -57,10 +58,19 @@ const fn columns_of(kind: Kind) -> &'static [Metric] {
     }
 }
 
-/// Returns the columns of a subject of this study: those about agents only where there are some.
+/// Returns the columns of a subject of this study: those about agents and guests only where there
+/// are some.
 pub fn columns(study: &Study, kind: Kind) -> Vec<Metric> {
     let delegated = study.rows.iter().any(|row| row.delegation.is_some());
-    columns_of(kind).iter().copied().filter(|metric| delegated || !metric.is_of_agents()).collect()
+    let has_guests = || {
+        let all = study.rows.iter().take(1).flat_map(|row| &row.subjects);
+        all.into_iter().any(|subject| subject.cell(Metric::Steal).is_some())
+    };
+    let is_there = |metric: &Metric| match metric {
+        Metric::Steal => has_guests(),
+        _ => delegated || !metric.is_of_agents(),
+    };
+    columns_of(kind).iter().copied().filter(is_there).collect()
 }
 
 /// Returns the heading of a metric's column in a table of `kind`. What clients see is all response

@@ -21,6 +21,7 @@ mod scope;
 pub mod show;
 pub mod slices;
 pub mod states;
+pub mod steal;
 pub mod stream;
 mod summary;
 pub mod syscalls;

@@ -82,6 +82,11 @@ impl Header {
         since.checked_add_signed(self.realtime_offset_ns?)
     }
 
+    /// Returns for each task whether it runs a virtual CPU.
+    pub fn vcpus(&self) -> Vec<bool> {
+        self.tasks.iter().map(|task| task.vcpu).collect()
+    }
+
     /// Writes every text as it is shown ([`schedlab_model::text::shown`]). Readers and importers
     /// call it, so that nothing behind them meets a control character in a name; the kernel does
     /// the same in `/proc/PID/status`.
@@ -189,6 +194,10 @@ pub struct TaskInfo {
     /// A thread of the kernel (kworker, ksoftirqd, migration).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kernel: bool,
+    /// It runs a virtual CPU of a KVM guest (format 1.7). `false` also where the recorder did not
+    /// look.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub vcpu: bool,
     /// Whether policy, nice, affinity and group were read from the kernel. `false`: the task was
     /// gone before the recorder could ask, and they are defaults.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
@@ -219,6 +228,7 @@ impl TaskInfo {
             session: None,
             ext: false,
             kernel: false,
+            vcpu: false,
             known: false,
         }
     }

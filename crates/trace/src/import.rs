@@ -13,6 +13,7 @@ pub mod output;
 mod perf_data;
 mod perfetto;
 mod reports;
+mod shown;
 mod states;
 mod summary;
 mod text;

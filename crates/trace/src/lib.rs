@@ -14,6 +14,7 @@ pub mod export;
 mod facts;
 pub mod flat;
 mod format;
+pub mod guests;
 mod header;
 pub mod import;
 mod incident;

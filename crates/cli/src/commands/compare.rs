@@ -39,6 +39,7 @@ Examples:
   schedlab compare redis.slt --scan 'sysbench nice=0..19'
   schedlab compare redis.slt --by unit --variant 'idle: sysbench policy=idle'
   schedlab compare redis.slt --variant 'k8s: pod redis-server requests.cpu=2 limits.cpu=off'
+  schedlab compare host.slt --variant 'weights: guest web cpu.weight=400 ; guest db cpu.weight=100'
   schedlab compare fleet/ --variant 'idle: sysbench policy=idle' --serve redis-server
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html
@@ -58,7 +59,9 @@ tasks: policy=other|batch|idle|fifo:N|rr:N nice=N cpus=0-3 slice=3ms group=/path
 Of groups:
 cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3, on Xen cap=N weight=N guest=SCHEDULER|none. \
 Of sources: rate=x2 clients=N. Of a pod of Kubernetes ('pod NAME', a program in it or its uid):
-requests.cpu=500m limits.cpu=2|off conversion=linear|quadratic|shares.
+requests.cpu=500m limits.cpu=2|off conversion=linear|quadratic|shares. Of a guest of KVM \
+('guest NAME', or its process id):
+cpu.weight=N cpu.max=50ms/100ms cpu.idle=on cpus=0-3.
 
 A gate (--fail-if) is '[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]'; ROW: a variant or scheduler \
 [every row but the \

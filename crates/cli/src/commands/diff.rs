@@ -47,8 +47,9 @@ pub(crate) struct DiffArgs {
     before: PathBuf,
     /// ... with this one, made later
     after: PathBuf,
-    /// Take the tasks of recordings together by this: process, cgroup, unit (of systemd), container
-    /// or pod (of Kubernetes) [default: name, and control groups beside it]
+    /// Take the tasks of recordings together by this: process, cgroup, unit (of systemd),
+    /// container, pod (of Kubernetes) or guest (of KVM) [default: guest in a recording that has
+    /// some, else name, and control groups beside it]
     #[arg(long, value_name = "WHAT")]
     by: Option<Together>,
     /// Fail (exit 1) when this holds: 'redis-server latency p99 > +20%' (may be given several

@@ -45,6 +45,7 @@ Examples:
   timehist
   schedlab show a.slt --blame --by cgroup --json          which groups delay which, as JSON
   schedlab show node.slt --latency --by pod               run-queue latency of each pod
+  schedlab show host.slt --steal                          which guest lost time to which other
   schedlab show node.slt --by unit --report units.html    a page by unit of systemd
   schedlab show incident.slt --report incident.html       a page with charts
   schedlab show fleet/ --serve redis-server               a row for each recording, outliers first
@@ -131,6 +132,8 @@ pub(crate) enum Grouped {
     Container,
     /// By pod of Kubernetes: uid and class of service
     Pod,
+    /// By guest of KVM; other tasks by name
+    Guest,
 }
 
 /// The chosen analyses, in the order of the list. Their options come from the list, so that a new
@@ -197,7 +200,11 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
 
 /// Calls tasks as what a page takes them together by.
 fn take_together(args: &ShowArgs, recording: &mut Recording) {
-    if let Some(by) = options(args).by.and_then(Together::new) {
+    let by = match options(args).by {
+        Some(by) => Together::new(by),
+        None => Some(Together::default()),
+    };
+    if let Some(by) = by.map(|by| by.of(&recording.header)).filter(|by| !by.is_by_name()) {
         recording.header = by.named(&recording.header);
     }
 }
@@ -398,7 +405,10 @@ impl Answers {
         recording: &Recording,
         (scope, server): (&Scope, Option<ShownServer>),
     ) -> Answers {
-        let about = |(entry, _): &(&Entry, Scope)| OF_WAITS.contains(&entry.name);
+        let has_guests = || recording.header.tasks.iter().any(|task| task.vcpu);
+        let about = |(entry, _): &(&Entry, Scope)| {
+            OF_WAITS.contains(&entry.name) || entry.name == "steal" && has_guests()
+        };
         let format = args.format.get();
         let shown = !matches!(format, ResultFormat::Csv | ResultFormat::Ndjson);
         let asked = shown && chosen.iter().any(about) && Answer::check(&recording.header).is_ok();
@@ -516,6 +526,7 @@ fn options(args: &ShowArgs) -> ShowOptions {
             Grouped::Unit => By::Unit,
             Grouped::Container => By::Container,
             Grouped::Pod => By::Pod,
+            Grouped::Guest => By::Guest,
         }),
     }
 }
@@ -547,11 +558,19 @@ fn xen(args: &ShowArgs, found: Found) -> anyhow::Result<Exit> {
 
 /// Returns the analyses of the overview, which is shown without options.
 fn overview_of(recording: &Recording, scope: &Scope) -> Vec<(&'static Entry, Scope)> {
-    let wanted = ALL.iter().filter(|entry| ["tasks", "worst"].contains(&entry.name));
+    let has_guests = recording.header.tasks.iter().any(|task| task.vcpu);
+    let is_wanted = |name: &str| match name {
+        "steal" => has_guests,
+        _ => ["tasks", "worst"].contains(&name),
+    };
+    // Threads of all guests have the same names.
+    let by = scope.by.or(has_guests.then_some(By::Guest));
+    let wanted = ALL.iter().filter(|entry| is_wanted(entry.name));
     let possible = wanted.filter(|entry| entry.check(&recording.header).is_ok());
     let mut chosen: Vec<_> = possible
-        .map(|entry| (entry, Scope { top: scope.top.or(Some(3)), ..scope.clone() }))
+        .map(|entry| (entry, Scope { top: scope.top.or(Some(3)), by, ..scope.clone() }))
         .collect();
     chosen.reverse();
+    chosen.sort_by_key(|(entry, _)| entry.name != "steal");
     chosen
 }

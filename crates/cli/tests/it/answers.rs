@@ -46,6 +46,7 @@ fn expected(name: &str, tables: &Value) -> Vec<String> {
             ]
         }
         "throttle" => vec!["No limit held a task back.".to_owned()],
+        "steal" => vec!["No thread of the recording is known to run a virtual CPU".to_owned()],
         "states" => {
             let row = row("states");
             vec![

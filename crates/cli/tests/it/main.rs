@@ -21,6 +21,7 @@ mod formats;
 mod gallery;
 mod gates;
 mod generate;
+mod guests;
 mod hostile;
 mod import;
 mod incident;

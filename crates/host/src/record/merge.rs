@@ -124,6 +124,11 @@ impl Merger {
         Over { at: super::clock(ClockId::Monotonic).min(asked), steal: proc::steal() }
     }
 
+    /// Notes which threads run virtual CPUs now; see [`Tasks::find_vcpus`].
+    pub(crate) fn find_vcpus(&mut self, only: Option<&[u32]>) {
+        self.tasks.find_vcpus(only);
+    }
+
     /// Reads the facts of this thread again: they have changed since the stock was taken.
     pub(crate) fn look_again(&mut self, tid: u32) {
         self.tasks.look_again(tid);

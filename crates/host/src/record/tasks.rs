@@ -5,7 +5,7 @@ use super::raw::{Comm, comm_text};
 use crate::HostError;
 use crate::cgroup::{Groups, find_group};
 use crate::facts::{FactSource, TaskFacts};
-use crate::proc;
+use crate::{proc, vcpus};
 use schedlab_model::text::is_in_group;
 use schedlab_model::{CpuSet, GroupId, Nice, Ns, Policy, TaskId};
 use std::collections::{HashMap, VecDeque};
@@ -168,6 +168,20 @@ impl Tasks {
         self.touch(id);
     }
 
+    /// Notes which threads run virtual CPUs of KVM guests, as far as they show it now.
+    pub(crate) fn find_vcpus(&mut self, only: Option<&[u32]>) {
+        if !self.ask {
+            return;
+        }
+        for tid in vcpus::find(only) {
+            let Some(&id) = self.by_tid.get(&tid) else { continue };
+            if let Some(known) = self.all.get_mut(&id).filter(|known| !known.facts.vcpu) {
+                known.facts.vcpu = true;
+                self.touch(id);
+            }
+        }
+    }
+
     /// Represents all tasks that an own-tasks recording cannot see on CPU `cpu`.
     pub(crate) fn stand_in(&mut self, cpu: u32) -> TaskId {
         let id = TaskId(self.next);
@@ -261,6 +275,7 @@ impl Tasks {
                 id,
                 tid,
                 process: tid,
+                vcpu: false,
                 from: FactSource::Parent,
                 ..parent.facts.clone()
             };
@@ -287,6 +302,7 @@ fn bare(id: TaskId, tid: u32) -> TaskFacts {
         group: GroupId::ROOT,
         ext: false,
         kernel: false,
+        vcpu: false,
         stand_in: false,
         from: FactSource::Events,
     }

@@ -83,6 +83,7 @@ pub(crate) fn task_info(task: &TaskFacts) -> TaskInfo {
         session: None,
         ext: task.ext,
         kernel: task.kernel,
+        vcpu: task.vcpu,
         known: task.from == FactSource::Kernel,
     }
 }

@@ -11,8 +11,8 @@ use crate::metric::Metric;
 use schedlab_model::{EventSink, Fact, Ns, SchedEvent};
 use schedlab_stats::t_critical;
 use schedlab_trace::Recording;
-use schedlab_trace::analysis::Summary;
 use schedlab_trace::analysis::messages::RequestTimes;
+use schedlab_trace::analysis::{Summary, TaskSummary};
 use std::collections::BTreeMap;
 
 /// Windows of a run. Of a recording of 3 s one has 94 ms: some twenty turns of tasks that share a
@@ -29,10 +29,21 @@ pub(crate) struct Course {
 #[derive(Clone, Debug, Default)]
 struct Had {
     length: Ns,
-    /// By task: its CPU time, and its activations that ended.
-    tasks: Vec<(Ns, u64)>,
+    /// By task.
+    tasks: Vec<OfTask>,
     /// By port or path: requests that were answered.
     answered: BTreeMap<String, u64>,
+}
+
+/// What a task had in one window.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfTask {
+    run: Ns,
+    /// Activations that ended.
+    ended: u64,
+    /// For how long it waited, where it runs a virtual CPU; and whether it does.
+    stolen: Ns,
+    vcpus: u32,
 }
 
 /// Cuts a stream of events into windows.
@@ -47,14 +58,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins with nothing. `requests`: what measures them, where messages are known.
+    /// Begins with nothing. `vcpus`: for each task whether it runs a virtual CPU; `requests`: what
+    /// measures them, where messages are known.
     pub(crate) fn new(
-        tasks: usize,
+        vcpus: &[bool],
         cpus: usize,
         duration: Ns,
         requests: Option<RequestTimes>,
     ) -> Watch {
-        let summary = Summary::new(tasks, cpus, Ns::ZERO);
+        let summary = Summary::new(vcpus.len(), cpus, Ns::ZERO).of_vcpus(vcpus);
         Watch { summary, requests, duration, before: BTreeMap::new(), course: Course::default() }
     }
 
@@ -81,7 +93,7 @@ impl Watch {
         let answered = all.iter().map(|(name, count)| (name.clone(), count - before(name)));
         self.course.windows.push(Had {
             length: self.summary.window,
-            tasks: tasks.iter().map(|task| (task.run, task.activations)).collect(),
+            tasks: tasks.iter().map(OfTask::from).collect(),
             answered: answered.collect(),
         });
         self.before = all;
@@ -91,6 +103,13 @@ impl Watch {
     pub(crate) fn finish(mut self) -> Course {
         self.pass(self.duration);
         self.course
+    }
+}
+
+impl From<&TaskSummary> for OfTask {
+    fn from(task: &TaskSummary) -> OfTask {
+        let (run, ended) = (task.run, task.activations);
+        OfTask { run, ended, stolen: task.stolen, vcpus: task.vcpus }
     }
 }
 
@@ -112,8 +131,8 @@ impl Course {
     /// Returns the course of a recording. `requests`: what measures them, of none to begin with.
     pub(super) fn from_recording(recording: &Recording, requests: Option<&RequestTimes>) -> Course {
         let header = &recording.header;
-        let (tasks, cpus) = (header.tasks.len(), header.topology.cpus());
-        let mut watch = Watch::new(tasks, cpus, recording.duration, requests.cloned());
+        let (vcpus, cpus) = (header.vcpus(), header.topology.cpus());
+        let mut watch = Watch::new(&vcpus, cpus, recording.duration, requests.cloned());
         let mut facts = recording.facts.list.iter().peekable();
         for event in &recording.events {
             while let Some(fact) = facts.next_if(|fact| fact.at <= event.at) {
@@ -128,17 +147,21 @@ impl Course {
     /// Returns a share or a rate in each window, in the metric's unit; `None`: it is neither.
     /// `of`: the tasks of the subject.
     fn of(&self, kind: Kind, name: &str, metric: Metric, of: &[usize]) -> Option<Vec<f64>> {
-        let sum = |had: &Had, value: &dyn Fn(&(Ns, u64)) -> f64| {
+        let sum = |had: &Had, value: &dyn Fn(&OfTask) -> f64| {
             of.iter().filter_map(|&task| had.tasks.get(task)).map(value).sum::<f64>()
         };
         let value = |had: &Had| {
             let length = had.length.0.max(1) as f64;
             Some(match (metric, kind) {
-                (Metric::Share, _) => sum(had, &|(run, _)| run.0 as f64) / length,
+                (Metric::Share, _) => sum(had, &|task| task.run.0 as f64) / length,
+                (Metric::Steal, _) => {
+                    let vcpus = sum(had, &|task| f64::from(task.vcpus));
+                    sum(had, &|task| task.stolen.0 as f64) / length / vcpus.max(1.0)
+                }
                 (Metric::Throughput, Kind::Channel) => {
                     had.answered.get(name).copied().unwrap_or_default() as f64 / length * 1e9
                 }
-                (Metric::Throughput, _) => sum(had, &|(_, ended)| *ended as f64) / length * 1e9,
+                (Metric::Throughput, _) => sum(had, &|task| task.ended as f64) / length * 1e9,
                 _ => return None,
             })
         };
@@ -218,7 +241,7 @@ mod tests {
     fn course(of: impl Fn(usize) -> u64) -> Course {
         let had = |window| Had {
             length: Ns(100),
-            tasks: vec![(Ns(of(window)), 3)],
+            tasks: vec![OfTask { run: Ns(of(window)), ended: 3, ..OfTask::default() }],
             answered: [(":1".to_owned(), of(window))].into_iter().collect(),
         };
         Course { windows: (0..WINDOWS).map(had).collect() }
@@ -277,7 +300,7 @@ mod tests {
     /// One task that runs from the fourth to the seventh window.
     #[test]
     fn a_stream_is_cut_where_a_window_ends() {
-        let mut watch = Watch::new(1, 1, Ns(3_200), None);
+        let mut watch = Watch::new(&[false], 1, Ns(3_200), None);
         let mut switch = |at: u64, prev: Option<u32>, next: Option<u32>| {
             watch.event(&SchedEvent {
                 at: Ns(at),

@@ -1,5 +1,6 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
+use super::alone;
 use super::assemble::Played;
 use super::client_log::{self, ClientLog};
 use super::course::Course;
@@ -34,6 +35,7 @@ use schedlab_replay::{Stall, stalls};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, RunOptions, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
+use schedlab_trace::guests::Guests;
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
 use schedlab_trace::{FactLoss, Header, Recording};
@@ -73,6 +75,7 @@ pub struct RecordedInput {
     pub(super) pids: Vec<u32>,
     pub(super) subjects: Subjects,
     kernel_threads: Vec<bool>,
+    guests: Guests,
     /// The part of the recording that was read; `None`: all of it.
     pub(super) window: Option<(Ns, Ns)>,
     /// Names of tasks that do nothing in the part of the recording that was read.
@@ -162,6 +165,7 @@ impl RecordedInput {
         let fail = |source| StudyError::trace(path, source);
         let (replay, by_messages) = replayed(path, recording, from)?;
         let header = recording.header.clone();
+        let by = by.of(&header);
         Ok(RecordedInput {
             path: path.to_owned(),
             events: recording.events.len(),
@@ -172,6 +176,7 @@ impl RecordedInput {
             summary: Summary::from_recording(recording).map_err(fail)?,
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             kernel_threads: header.tasks.iter().map(|task| task.kernel).collect(),
+            guests: Guests::of(&header),
             classes: by.names(&header),
             by,
             subjects: Subjects::default(),
@@ -317,6 +322,7 @@ impl RecordedInput {
             roles: self.roles(),
             smt_yield: SmtYield::Recorded,
             kernel_threads: &self.kernel_threads,
+            guests: Some(&self.guests),
         }
     }
 
@@ -541,7 +547,7 @@ fn compare_read(
     let stop = bench.stop.filter(|_| !options.keep_finished);
     let bench = Bench { stop, seen: None, watch: false, ..bench };
     client.iter().for_each(|client| client.add_to(&mut runs));
-    let alone = trust::alone(input, &plans[0], &bench)?;
+    let alone = alone::alone(input, &plans[0], &bench)?;
     let was = input.measured_with(&single);
     let first = trust::FirstRow::new(input, &plans[0], &runs[0]);
     let found = trust::self_replay(input, &recorded, why, &first, &alone, &was, &mut served);

@@ -305,8 +305,9 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "WHAT",
         shape: Shape::Text,
         inputs: Inputs::Recordings,
-        help: "Take tasks together by this: name, process, cgroup, unit (of systemd), container or \
-               pod (of Kubernetes); figures and gates are of these [default: name]",
+        help: "Take tasks together by this: name, process, cgroup, unit (of systemd), container, pod \
+               (of Kubernetes) or guest (of KVM); figures and gates are of these [default: guest in \
+               a recording that has some, else name]",
         set: |request, text| {
             request.window.by = parsed(text)?;
             Ok(())

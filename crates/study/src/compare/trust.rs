@@ -9,15 +9,13 @@ use super::room::Room;
 use super::row_errors::OfRow;
 use super::serve::{Served, Wrong};
 use super::{Errors, percentile, values};
-use crate::StudyError;
 use crate::change::{MethodError, Tail};
 use crate::error_parts::Possible;
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::{Metric, Stat, Unit};
 use crate::result::{Alone, Replayed, ReplayedCell, SecondHalf, SelfReplay};
-use crate::run::{Bench, RowPlan, Run};
+use crate::run::{RowPlan, Run};
 use crate::view;
-use schedlab_model::{Op, Program};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_stats::Estimate;
 use schedlab_trace::{Capability, too_much_lost};
@@ -253,58 +251,6 @@ pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<OfRow<'_>>) -
     was.subjects.iter().chain(&was.tasks).map(subject).collect()
 }
 
-/// What every class has of a CPU when the tasks without end are not there, simulated once; empty
-/// when there are none.
-pub(super) fn alone(
-    input: &RecordedInput,
-    baseline: &RowPlan,
-    bench: &Bench<'_>,
-) -> Result<BTreeMap<String, f64>, StudyError> {
-    let endless = &input.replay.report.hogs;
-    if endless.is_empty() || input.readings.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let mut plan = baseline.clone();
-    for task in endless {
-        plan.workload.tasks[task.index()].program = Program::once([Op::Exit]);
-    }
-    let first = &bench.seeds[..bench.seeds.len().min(1)];
-    let bench = Bench { seeds: first, keep: None, progress: &|_, _| {}, ..*bench };
-    let runs = bench.run(&mut vec![plan])?.runs;
-    let Some(run) = runs.first().and_then(|runs| runs.first()) else { return Ok(BTreeMap::new()) };
-    let share = |name: &String| {
-        Some((name.clone(), run.measured.find(Kind::Class, name)?.value(Metric::Share)?))
-    };
-    Ok(input.readings.iter().filter_map(|(name, _)| share(name)).collect())
-}
-
-impl Alone {
-    /// Why the simulation is not to be believed about this class; `None`: both readings agree.
-    fn disagreement(&self) -> Option<String> {
-        // More than its own moments say is no contradiction: what it waits for may be held back
-        // too, and it gains when that is not.
-        if self.simulated >= self.low - allowed(self.low) {
-            return None;
-        }
-        let show = |share: f64| Metric::Share.show(share);
-        Some(format!(
-            "{} would use {} of a CPU without the tasks that never end, judging from quiet \
-             stretches of the recording; the \
-             simulation gives {}",
-            self.name,
-            show(self.likely),
-            show(self.simulated)
-        ))
-    }
-
-    /// By what part of a change the two readings differ.
-    fn apart(&self) -> f64 {
-        let change =
-            (self.simulated - self.recorded).abs().max((self.likely - self.recorded).abs());
-        if change > 0.0 { ((self.simulated - self.likely).abs() / change).min(1.0) } else { 0.0 }
-    }
-}
-
 /// The classes of which nearly all activations are requests.
 fn of_requests(input: &RecordedInput) -> BTreeSet<String> {
     let report = &input.replay.report;
@@ -350,6 +296,12 @@ fn apart(replay: &SelfReplay, input: &RecordedInput, class: &str) -> f64 {
     }
 }
 
+/// The same of how long its virtual CPUs wait; 1 where the recording has no second reading.
+fn apart_of_steal(replay: &SelfReplay, class: &str) -> f64 {
+    let alone = replay.alone.iter().find(|alone| alone.name == class);
+    alone.map_or(1.0, Alone::apart_of_steal)
+}
+
 /// Whether tasks spread over CPUs when those without end are not there, which the second reading
 /// does not know: it takes out what holds a class back, and leaves it where it was. It is the least
 /// that the class would have. (Eleven programs of servers beside four hogs on four CPUs of a guest
@@ -392,7 +344,8 @@ pub(super) fn drift(metric: Metric, input: &RecordedInput) -> f64 {
 /// The same on a machine that is not steady.
 pub(super) fn most_drift(metric: Metric) -> f64 {
     match metric {
-        Metric::Share => DRIFT_OF_COSTS,
+        // What a virtual CPU does not get it waits for.
+        Metric::Share | Metric::Steal => DRIFT_OF_COSTS,
         _ if metric.unit() == Unit::Time => DRIFT_OF_TIMES,
         _ => DRIFT_OF_RATES,
     }
@@ -507,6 +460,7 @@ pub(super) fn method_errors(
         let kind = if is_of_requests { Kind::Channel } else { Kind::Class };
         let recorded = was.find(kind, &subject.name);
         let tails = input.spread.tails(kind, &subject.name);
+        let of_steal = apart.min(apart_of_steal(replay, &subject.name));
         for &(metric, relative) in &reported {
             let own = subject.cells.iter().find(|cell| cell.metric == metric);
             let error = match own {
@@ -523,6 +477,7 @@ pub(super) fn method_errors(
                 && matches!(metric, Metric::Latency(_));
             let (apart, drift) = match merges {
                 true => (1.0, 1.0),
+                false if metric == Metric::Steal => (of_steal, drift(metric, input)),
                 // What the recorder does is not predicted, and so is not known better on a machine
                 // that is steady.
                 false if view::is_own(&subject.name) => (apart, most_drift(metric)),
@@ -557,23 +512,6 @@ pub(super) fn method_errors(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What a program on several CPUs may be off by is a part of what it has.
-    #[test]
-    fn a_share_above_one_cpu_is_judged_by_what_it_is() {
-        let alone = |low: f64, simulated: f64| Alone {
-            name: "server".to_owned(),
-            low,
-            likely: low,
-            high: low,
-            simulated,
-            recorded: low,
-        };
-        assert_eq!(alone(2.29, 2.24).disagreement(), None, "5 points of 229");
-        assert_eq!(alone(2.29, 2.18).disagreement(), None, "less than 5 % of 229 points");
-        assert!(alone(2.29, 2.16).disagreement().is_some());
-        assert!(alone(0.29, 0.23).disagreement().is_some(), "5 points of one CPU");
-    }
 
     #[test]
     fn so_is_one_in_the_second_half() {

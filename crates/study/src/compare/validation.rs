@@ -156,7 +156,8 @@ impl FirstHalf {
 /// A recording from this moment on.
 fn since(recording: &Recording, from: Ns) -> Summary {
     let header = &recording.header;
-    let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), from);
+    let mut summary =
+        Summary::new(header.tasks.len(), header.topology.cpus(), from).of_vcpus(&header.vcpus());
     recording.events.iter().for_each(|event| summary.event(event));
     summary.finish(recording.duration);
     summary

@@ -58,6 +58,7 @@ fn class(task: &TaskInfo) -> String {
 /// Returns what each task counts for: its name and its control group, or the one thing that it is
 /// taken together by.
 fn keys(header: &Header, by: Together) -> Vec<Vec<(&'static str, String)>> {
+    let by = by.of(header);
     if !by.is_by_name() {
         return by.names(header).into_iter().map(|name| vec![(by.word(), name)]).collect();
     }

@@ -96,7 +96,8 @@ pub(crate) fn observed(
     let header = &recording.header;
     let (from, to) = (scope.from, scope.to.min(recording.duration));
     Summary::check(header).map_err(|source| StudyError::trace(name, source))?;
-    let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), from);
+    let mut summary =
+        Summary::new(header.tasks.len(), header.topology.cpus(), from).of_vcpus(&header.vcpus());
     let incident = caught(recording, scope);
     let keep = Keep {
         header: header.clone(),

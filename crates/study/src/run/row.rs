@@ -31,6 +31,8 @@ pub(crate) struct RowPlan {
     pub(crate) roles: CpuRoles,
     /// Speed of a hardware thread beside a busy one of its core.
     pub(crate) smt_yield: SmtYield,
+    /// By task: it runs a virtual CPU of a recorded host.
+    pub(crate) vcpus: Vec<bool>,
     /// Which tasks the variant changes.
     pub(crate) changed: Vec<usize>,
     /// What it sets, on the machine that the scenario or the recording has.
@@ -52,9 +54,9 @@ impl RowPlan {
         variant: &Variant,
         subject: &Subject<'_>,
     ) -> Result<RowPlan, StudyError> {
-        let mut applied = variant
-            .apply(subject)
-            .map_err(|source| StudyError::Variant { variant: variant.name.clone(), source })?;
+        let failed = |source| StudyError::Variant { variant: variant.name.clone(), source };
+        let variant = &variant.with_guests(subject).map_err(failed)?;
+        let mut applied = variant.apply(subject).map_err(failed)?;
         let (full, absent) = with_knobs(scheduler, &applied.knobs)?;
         let mut notes: Vec<String> = absent
             .iter()
@@ -94,6 +96,7 @@ impl RowPlan {
             workload: applied.workload,
             vms: applied.vms,
             delegation,
+            vcpus: subject.vcpus(),
             set: variant.clone(),
             targets,
             names,

@@ -15,6 +15,7 @@ impl Scenario {
             classes: &self.classes,
             pids: &[],
             kernel_threads: &[],
+            guests: None,
             cpus: self.machine.topology.cpus(),
             vms: &self.vms,
             delegation: &self.delegation,

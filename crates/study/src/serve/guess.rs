@@ -48,7 +48,10 @@ pub fn guess(recording: &Recording) -> Option<Guess> {
         let programs = Server::programs(header, &server.tasks(header).ok()?);
         Some(Guess::new(&server.name(&programs), "the recording was made for it"))
     });
-    made_for.or_else(|| answers(recording)).or_else(|| waited_for(recording))
+    // What the programs of a host of guests serve is the guests.
+    let is_of_guests = header.tasks.iter().any(|task| task.vcpu);
+    let found = || answers(recording).or_else(|| waited_for(recording));
+    made_for.or_else(|| if is_of_guests { None } else { found() })
 }
 
 /// Returns the program that answered more than half of all requests, where messages were recorded.

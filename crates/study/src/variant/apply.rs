@@ -14,6 +14,7 @@ use schedlab_model::{
     Workload,
 };
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_trace::guests::Guests;
 use std::collections::BTreeSet;
 
 /// What variants are applied to: a workload and the names that a user may say.
@@ -40,6 +41,8 @@ pub struct Subject<'a> {
     pub smt_yield: SmtYield,
     /// Which tasks are threads of the kernel; empty for scenarios, which say where each may run.
     pub kernel_threads: &'a [bool],
+    /// The guests of a recorded host; `None` in scenarios.
+    pub guests: Option<&'a Guests>,
 }
 
 /// A workload with the changes of one variant.
@@ -500,6 +503,7 @@ mod tests {
             roles: Default::default(),
             smt_yield: SmtYield::OneThread,
             kernel_threads: &[],
+            guests: None,
         };
         Variant::parse(text).unwrap().apply(&subject)
     }

@@ -388,6 +388,7 @@ mod tests {
             roles: Default::default(),
             smt_yield: SmtYield::OneThread,
             kernel_threads: &[],
+            guests: None,
         };
         let applied = Variant::parse(text).unwrap().apply(&subject)?;
         assert_eq!(applied.workload.check(4), Ok(()), "{text}");

@@ -1,6 +1,6 @@
 //! One change of a variant: `KEY=VALUE`, by what it changes.
 
-use super::{OF_POD, VariantError, without_slashes};
+use super::{OF_GUEST, OF_POD, VariantError, without_slashes};
 use crate::kubernetes::{Conversion, millicores};
 use crate::scenario::{Role, SmtYield, bandwidth, not_modelled, parse_model, shares_of_weight};
 use schedlab_model::text::{nearest, scaled};
@@ -138,6 +138,10 @@ pub(crate) const GROUP_KEYS: [&str; 9] = [
     "guest",
 ];
 
+/// Of the control group of a guest of KVM.
+pub(crate) const GUEST_KEYS: [&str; 5] =
+    ["cpu.max", "cpu.weight", "cpu.shares", "cpu.idle", "cpus"];
+
 impl Setting {
     /// Reads `KEY=VALUE` of `target`. What the target is follows from its name: `scheduler`,
     /// `delegation`, `machine`, a path that begins with `/` (a group), anything else a task or a
@@ -156,6 +160,10 @@ impl Setting {
             }
             _ if target.starts_with(OF_POD) => {
                 (pod(key, value).map(|read| read.map(Setting::Pod)), POD_KEYS.to_vec())
+            }
+            _ if target.starts_with(OF_GUEST) => {
+                let of_guest = if GUEST_KEYS.contains(&key) { group(key, value) } else { None };
+                (of_guest.map(|read| read.map(Setting::Group)), GUEST_KEYS.to_vec())
             }
             _ if target.starts_with('/') => {
                 (group(key, value).map(|read| read.map(Setting::Group)), GROUP_KEYS.to_vec())
@@ -302,6 +310,7 @@ mod tests {
             ("yes", TASK_KEYS.iter().chain(&SOURCE_KEYS).collect::<Vec<_>>()),
             ("/batch", GROUP_KEYS.iter().collect()),
             ("pod redis", POD_KEYS.iter().collect()),
+            ("guest web", GUEST_KEYS.iter().collect()),
             ("machine", MACHINE_KEYS.iter().collect()),
         ] {
             for key in keys {

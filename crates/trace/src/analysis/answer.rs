@@ -4,7 +4,8 @@
 use super::blame::{Blame, Culprit};
 use super::follow::{Began, Followed, Follower, Listener, Occupant, Span, Wait};
 use super::worst::{Case, Worst};
-use super::{Analysis, By, Keys, Label, Scope};
+use super::{Analysis, By, Keys, Label, Scope, steal};
+use crate::guests::Guests;
 use crate::{Header, Recording, TraceError};
 use schedlab_model::text::shown;
 use schedlab_model::{CpuId, Ns, SchedEvent, TaskId};
@@ -33,6 +34,8 @@ pub struct Answer {
     own: bool,
     /// Whether it is about the server that was named ([`Scope::first`]).
     pub of_server: bool,
+    /// It is about a guest, with so many virtual CPUs: what these waited is its steal time.
+    pub vcpus: Option<u64>,
 }
 
 /// Blame, and how often each line was woken.
@@ -75,6 +78,12 @@ impl Answer {
     /// there is none, about any. The tasks of the server come before all others, if one waited.
     pub fn from_recording(recording: &Recording, scope: &Scope) -> Option<Answer> {
         let header = &recording.header;
+        if matches!(scope.by, None | Some(By::Guest)) && scope.first.is_none() {
+            let guests = Guests::of(header);
+            if let Some(answer) = of_guest(recording, scope, &guests) {
+                return Some(answer);
+            }
+        }
         let blame = Blame::new(header, scope, scope.by.unwrap_or(By::Name));
         let woken = vec![0; blame.keys.len()];
         let seen = Followed::over(recording, scope, Seen { blame, woken });
@@ -102,6 +111,7 @@ impl Answer {
             ran: matches!(culprit, Culprit::Line(_)),
             own: *culprit == Culprit::Line(line),
             of_server: leads[line],
+            vcpus: None,
         })
     }
 
@@ -119,11 +129,21 @@ impl Answer {
         let (waiting, running) = (shown(&self.waiting), shown(&self.running));
         let of_it = format!("{:.1} % of it", part(self.meanwhile, self.waited));
         let cause = match (self.own, self.ran) {
+            (true, _) if self.vcpus.is_some() => format!("{of_it} while its other threads ran"),
             (true, _) => format!("{of_it} while other threads of {running} ran"),
             (_, true) => format!("{of_it} while {running} ran"),
             _ => format!("{of_it} while {running}"),
         };
-        let first = format!("{waiting} waited {} of {} for a CPU, {cause}.", self.waited, self.of);
+        let first = match self.vcpus {
+            None => format!("{waiting} waited {} of {} for a CPU, {cause}.", self.waited, self.of),
+            Some(vcpus) => {
+                let whole = Ns(self.of.0.saturating_mul(vcpus));
+                let (lost, of) = (part(self.waited, whole), counted(vcpus, "vCPU"));
+                format!(
+                    "Guest {waiting} lost {lost:.1} % of the time of its {of} to steal, {cause}."
+                )
+            }
+        };
         let second = match &self.longest {
             None => "No single wait of it ended in that time.".to_owned(),
             Some((case, during)) => {
@@ -173,6 +193,36 @@ pub(super) fn of_task(header: &Header, task: TaskId) -> String {
         .tasks
         .get(task.index())
         .map_or("?".to_owned(), |info| format!("{}[{}]", info.comm, info.tid))
+}
+
+/// Returns the answer about the guest that lost most of the time of its virtual CPUs to others;
+/// `None`: there is no guest, or none that waited.
+fn of_guest(recording: &Recording, scope: &Scope, guests: &Guests) -> Option<Answer> {
+    let header = &recording.header;
+    let found = steal::Steal::from_recording(recording, scope, guests);
+    let lost = found.guests.iter().filter(|guest| guest.stolen > Ns::ZERO);
+    // The first of equals.
+    let most = lost.rev().max_by_key(|guest| guest.stolen.0 / guest.vcpus.max(1))?;
+    let (culprit, time) = *most.by.first()?;
+    let running = match culprit {
+        Culprit::Line(other) => name(header, &found.keys.labels[other]),
+        Culprit::Idle => IDLE.to_owned(),
+        Culprit::Throttled => "a bandwidth limit held it back".to_owned(),
+        Culprit::Unknown => UNKNOWN.to_owned(),
+    };
+    let of_vcpus = steal::of_vcpus(header, scope);
+    Some(Answer {
+        waiting: most.name.clone(),
+        waited: most.stolen,
+        of: scope.length(recording),
+        running,
+        meanwhile: time,
+        longest: longest(recording, &of_vcpus, &found.keys, most.line),
+        ran: matches!(culprit, Culprit::Line(_)),
+        own: culprit == Culprit::Line(most.line),
+        of_server: false,
+        vcpus: Some(most.vcpus),
+    })
 }
 
 /// The longest wait of a line's tasks, with who ran for most of it.

@@ -173,6 +173,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             By::Unit => ("units", "Run-queue latency of units"),
             By::Container => ("containers", "Run-queue latency of containers"),
             By::Pod => ("pods", "Run-queue latency of pods"),
+            By::Guest => ("guests", "Run-queue latency of guests"),
         };
         let latency = Followed::over(recording, scope, Latency::new(&recording.header, scope, by));
         out.table(&Table { key, title, columns: COLUMNS, layout: Layout::Table })?;

@@ -1,5 +1,6 @@
 //! What of a recording is looked at, and how tasks are taken together.
 
+use crate::guests::Guests;
 use crate::{Header, Recording, TaskInfo, owner};
 use schedlab_model::{CpuId, EventSink, Ns, SchedEvent, TaskId};
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ pub enum By {
     Container,
     /// All threads of one pod of Kubernetes.
     Pod,
+    /// All threads of one guest of KVM; other threads by name.
+    Guest,
 }
 
 /// The part of a recording that is looked at. States are followed through all of it, so that a wait
@@ -136,7 +139,8 @@ pub struct Keys {
 const SHORT_ID: usize = 12;
 
 /// Returns what the line of a task is called where tasks are taken together so; `None`: it has a
-/// line of its own. `leader` is the name of a process, by its id.
+/// line of its own. `leader` is the name of a process, by its id. Which guest a task belongs to
+/// needs all tasks, which [`Keys`] has: here it is called by its name.
 pub fn line_name<'a>(
     header: &Header,
     task: &TaskInfo,
@@ -146,7 +150,7 @@ pub fn line_name<'a>(
     let path = header.groups.get(task.group.index()).map_or("/", |info| info.spec.name.as_str());
     Some(match by {
         By::Thread => return None,
-        By::Name => task.comm.clone(),
+        By::Name | By::Guest => task.comm.clone(),
         // A process is called as its first thread, whose id is that of the process.
         By::Process => format!("{} ({})", leader(task.pid).unwrap_or(&task.comm), task.pid),
         By::Cgroup => path.to_owned(),
@@ -167,7 +171,11 @@ impl Keys {
         for task in header.tasks.iter().filter(|task| task.tid == task.pid) {
             leaders.insert(task.pid, &task.comm);
         }
+        let guests = if by == By::Guest { Guests::of(header) } else { Guests::default() };
         let label = |(index, task): (usize, &TaskInfo)| {
+            if let Some(guest) = guests.of_task(TaskId::from(index)) {
+                return Label::Name(guest.name.clone());
+            }
             let name = line_name(header, task, by, |pid| leaders.get(&pid).copied());
             name.map_or(Label::Task(TaskId::from(index)), Label::Name)
         };

@@ -76,6 +76,7 @@ pub const ALL: &[Entry] = &[
     super::timehist::ENTRY,
     super::slices::ENTRY,
     super::blame::ENTRY,
+    super::steal::ENTRY,
     super::tasks::ENTRY,
     super::throttle::ENTRY,
     super::states::ENTRY,

@@ -1,8 +1,12 @@
 //! What every task and CPU got: CPU time, waiting, response, switches.
 
+mod spans;
+
+pub use spans::{Activation, Wait, WakeCause};
+
 use super::{Analysis, Durations};
 use crate::{Capability, Recording, TraceError};
-use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 
 /// What one task got within the window.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +26,12 @@ pub struct TaskSummary {
     pub run_length: Durations,
     /// Time for which it was throttled.
     pub throttled: Ns,
+    /// Of a thread that runs a virtual CPU ([`Summary::of_vcpus`]): time for which it was runnable
+    /// and not running, throttled or not. So much Linux adds to its `run_delay`, which KVM copies
+    /// to the guest as steal time (arch/x86/kvm/x86.c record_steal_time, 6.18).
+    pub stolen: Ns,
+    /// How many such threads these are.
+    pub vcpus: u32,
     /// Time for which it slept.
     pub slept: Ns,
     /// Times it was put on a CPU.
@@ -54,6 +64,8 @@ impl TaskSummary {
         self.response.merge(&other.response);
         self.run_length.merge(&other.run_length);
         self.throttled = self.throttled.saturating_add(other.throttled);
+        self.stolen = self.stolen.saturating_add(other.stolen);
+        self.vcpus += other.vcpus;
         self.slept = self.slept.saturating_add(other.slept);
         self.switches += other.switches;
         self.preemptions += other.preemptions;
@@ -93,49 +105,6 @@ impl TaskSummary {
         all.merge(&self.preempt_wait);
         all
     }
-}
-
-/// One wait for the CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wait {
-    /// Who waited.
-    pub task: TaskId,
-    /// The CPU on which it ended.
-    pub cpu: CpuId,
-    /// When it became runnable.
-    pub began: Ns,
-    /// When it ran.
-    pub ended: Ns,
-    /// `ended - began` without throttled time.
-    pub wait: Ns,
-    /// After a preemption or yield (`false`: after a wakeup).
-    pub preempted: bool,
-}
-
-/// One activation: from a wakeup or creation to the next block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Activation {
-    /// The task.
-    pub task: TaskId,
-    /// When it woke or was created.
-    pub woke: Ns,
-    /// When it blocked.
-    pub blocked: Ns,
-    /// CPU time in between, without stolen time.
-    pub demand: Ns,
-    /// How it began.
-    pub cause: WakeCause,
-    /// What it does then.
-    pub state: PrevState,
-}
-
-/// How an activation began.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WakeCause {
-    /// With a wakeup.
-    Woken(Waker),
-    /// With the task's creation, by this task where known.
-    Created(Option<TaskId>),
 }
 
 /// What one CPU did within the window.
@@ -207,6 +176,8 @@ pub struct Summary {
     fresh: Vec<bool>,
     from: Ns,
     now: Ns,
+    /// By [`TaskId`]: it runs a virtual CPU. Empty: none does.
+    vcpus: Vec<bool>,
     /// Every wait, where the caller wants them.
     waits: Option<Vec<Wait>>,
     /// Every activation, where the caller wants them.
@@ -231,12 +202,20 @@ impl Summary {
             fresh: Vec::new(),
             from,
             now: Ns::ZERO,
+            vcpus: Vec::new(),
             waits: None,
             activations: None,
         };
         summary.grow_tasks(tasks);
         summary.grow_cpus(cpus);
         summary
+    }
+
+    /// Measures the steal time of these tasks, by [`TaskId`].
+    #[must_use]
+    pub fn of_vcpus(mut self, vcpus: &[bool]) -> Summary {
+        self.vcpus = vcpus.to_vec();
+        self
     }
 
     /// Keeps every single wait (56 bytes each) for [`waits`](Summary::waits).
@@ -278,8 +257,9 @@ impl Summary {
     /// The summary of a whole recording; refuses when it cannot tell preemption from blocking.
     pub fn from_recording(recording: &Recording) -> Result<Summary, TraceError> {
         Summary::check(&recording.header)?;
-        let mut summary =
-            Summary::new(recording.header.tasks.len(), recording.header.topology.cpus(), Ns::ZERO);
+        let header = &recording.header;
+        let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), Ns::ZERO)
+            .of_vcpus(&header.vcpus());
         recording.events.iter().for_each(|event| summary.event(event));
         summary.finish(recording.duration);
         Ok(summary)
@@ -302,8 +282,11 @@ impl Summary {
                     self.tasks[index].slept += clip.span(since);
                     self.tracks[index].state = TrackState::Blocked { since: end };
                 }
-                _ => {}
+                // It goes on: what lies behind `end` is of the next window.
+                TrackState::Waiting { since, .. } => self.waited(index, since),
+                TrackState::Unknown => {}
             }
+            self.tasks[index].vcpus = u32::from(self.is_vcpu(index));
             if let Some(since) = self.tracks[index].throttled {
                 self.tasks[index].throttled += clip.span(since);
             }
@@ -370,6 +353,18 @@ impl Summary {
         Clip { from: self.from, now: self.now }
     }
 
+    fn is_vcpu(&self, task: usize) -> bool {
+        self.vcpus.get(task).copied().unwrap_or_default()
+    }
+
+    /// Counts a wait since this moment as steal time of a virtual CPU.
+    fn waited(&mut self, task: usize, since: Ns) {
+        let span = self.clip().span(since);
+        if self.is_vcpu(task) {
+            self.tasks[task].stolen += span;
+        }
+    }
+
     fn counts(&self) -> bool {
         self.now >= self.from
     }
@@ -432,6 +427,9 @@ impl Summary {
     fn start(&mut self, task: TaskId, cpu: CpuId) {
         let (clip, now, counts) = (self.clip(), self.now, self.counts());
         let index = task.index();
+        if let TrackState::Waiting { since, .. } = self.tracks[index].state {
+            self.waited(index, since);
+        }
         let (track, sums) = (&mut self.tracks[index], &mut self.tasks[index]);
         match track.state {
             TrackState::Waiting { since, preempted } if counts => {

@@ -5,6 +5,7 @@
 
 use super::collect::{Collector, Settled};
 use super::event::{Context, Event, Name, Running, Stamp, Who};
+use super::shown::{Has, Marks, is_of_vcpu};
 use super::tids::Tids;
 use super::{ImportOptions, Purpose, Summary};
 use crate::{Capabilities, Capability, Header, TaskInfo, TraceError};
@@ -55,6 +56,8 @@ pub(super) struct Builder<'o> {
     pub(super) source: Source,
     /// Process and name of threads, from a process list.
     processes: BTreeMap<u32, (u32, String)>,
+    /// Threads that entered or left a guest of KVM.
+    vcpus: BTreeSet<u32>,
     /// The column of the running task is none of thread ids of this machine: a switch named another
     /// task. `perf script -F comm,pid` has process ids there, perf in a container the ids of its
     /// namespace.
@@ -79,28 +82,6 @@ pub(super) struct Source {
     pub(super) own_only: bool,
 }
 
-/// The contents of `schedlab:` marks (`export/rows.rs` writes them).
-#[derive(Default)]
-struct Marks {
-    hz: Option<u32>,
-    sees: Option<Capabilities>,
-    /// CPUs whose next softirq wakeup was found to be a task's own doing.
-    inline: BTreeSet<u32>,
-}
-
-#[derive(Default)]
-struct Has {
-    switch: bool,
-    /// A task left without a word why.
-    blocked: bool,
-    flags: bool,
-    migrate: bool,
-    fork: bool,
-    exit: bool,
-    syscalls: bool,
-    wakes: bool,
-}
-
 impl<'o> Builder<'o> {
     /// Returns a builder whose events go to `collector`.
     pub(super) fn new(options: ImportOptions, collector: Collector<'o>) -> Builder<'o> {
@@ -117,6 +98,7 @@ impl<'o> Builder<'o> {
             marks: Marks::default(),
             source: Source::default(),
             processes: BTreeMap::new(),
+            vcpus: BTreeSet::new(),
             foreign_ids: false,
             begun: 0,
         }
@@ -172,6 +154,9 @@ impl<'o> Builder<'o> {
         match *event {
             // What is left out changes nothing: not the window, not the CPUs, not the tasks.
             Event::Other(name) => {
+                if is_of_vcpu(name) {
+                    self.vcpus.extend(stamp.running.tid.filter(|_| !self.foreign_ids));
+                }
                 self.summary.ignore(name);
                 return Ok(());
             }
@@ -487,6 +472,7 @@ impl<'o> Builder<'o> {
         let own_only = self.source.own_only;
         let Settled { start, duration, own_only } = self.collector.finish(own_only)?;
         for task in &mut self.tasks {
+            task.vcpu = self.vcpus.contains(&task.tid);
             if let Some((pid, comm)) = self.processes.get(&task.tid) {
                 task.pid = *pid;
                 if task.comm == "?" {

@@ -8,6 +8,7 @@ mod export;
 mod facts;
 mod field;
 mod format;
+mod guests;
 mod import;
 mod index;
 mod messages;

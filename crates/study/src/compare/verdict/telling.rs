@@ -8,7 +8,8 @@ use crate::result::{Cell, Row, Study, Subject};
 use crate::view::{few_for, is_own, seconds};
 
 /// What a user feels first, in this order.
-pub(crate) const FELT: [Metric; 4] = [
+pub(crate) const FELT: [Metric; 5] = [
+    Metric::Steal,
     Metric::Response(Stat::Percentile(99_000)),
     Metric::Latency(Stat::Percentile(99_000)),
     Metric::Throughput,
