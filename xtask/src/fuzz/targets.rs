@@ -401,6 +401,7 @@ fn variant(input: &[u8]) -> String {
         delegation,
         kernel: None,
         kernel_threads: &[],
+        guests: None,
     };
     said(Variant::parse(text(input)), |variant| {
         said(variant.apply(&subject), |applied| format!("{:?}", applied.workload.check(4).is_ok()))

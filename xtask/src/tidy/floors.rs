@@ -140,6 +140,7 @@ pub(super) const FLOORS: &[Floor] = &[
             "aya",
             "aya-obj",
             "perf-event-open-sys",
+            "foldhash",
             "schemars",
             "thiserror",
             "serde",

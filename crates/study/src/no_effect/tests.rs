@@ -50,6 +50,7 @@ impl Made {
             classes: &classes,
             pids: &[],
             kernel_threads: &[],
+            guests: None,
             cpus: 2,
             vms: &[],
             delegation: &crate::delegation::IN_KERNEL,

@@ -529,7 +529,7 @@ impl Follower {
     }
 
     /// Another task leaves the CPU on which this one was: its own switch was not seen, and for how
-    /// long it ran is not known. (In a file such gaps are mended when it is read; a stream has no
+    /// long it ran is not known. (In a file such gaps are repaired when it is read; a stream has no
     /// file, and a task left running would have all time from then on.)
     fn left_unseen(&mut self, task: TaskId, cpu: CpuId) {
         let life = &mut self.tasks[task.index()];
