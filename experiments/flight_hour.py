@@ -142,13 +142,16 @@ def main():
         load = ["taskset", "-c", "0", *shlex.split(options.load)]
         others.append(subprocess.Popen(load, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True))
         service.start()
-        planted, faults, rates = [], [], []
+        planted, counted, faults, rates = [], [], [], []
         end, next_fault = time.monotonic() + options.minutes * 60, time.monotonic() + 20
         while time.monotonic() < end:
             time.sleep(random.uniform(2, 6))
-            begin = time.monotonic()
+            begin, before = time.monotonic(), service.metric("schedlab_incidents_total")
             subprocess.check_call([sys.executable, "-c", HOG])
             planted.append((begin, time.monotonic()))
+            # Of several waits that join one recording only the first has a line; all are counted.
+            time.sleep(0.5)
+            counted.append(service.metric("schedlab_incidents_total") > before)
             service.look()
             rates.append(service.metric("schedlab_events_total"))
             if time.monotonic() > next_fault:
@@ -170,8 +173,9 @@ def main():
         subprocess.call(["umount", f"{work}/out"])
         shutil.rmtree(work, ignore_errors=True)
     incidents = [line for line in service.lines if line["event"] in ("incident", "joined")]
-    caught = sum(any(begin <= line["at"] <= finish + 1.5 for line in incidents) for begin, finish in planted)
-    print(f"planted {len(planted)}, caught {caught}; recordings {sum(line['event'] == 'written' for line in service.lines)}, "
+    told = [any(begin <= line["at"] <= finish + 1.5 for line in incidents) for begin, finish in planted]
+    caught = sum(line or count for line, count in zip(told, counted))
+    print(f"planted {len(planted)}, caught {caught} ({sum(told)} with a line of their own); recordings {sum(line['event'] == 'written' for line in service.lines)}, "
           f"oldest removed {sum(line['event'] == 'removed' for line in service.lines)} times; exit code {code}")
     for kind in dict.fromkeys(kind for kind, _ in faults):
         outcomes = [came for other, came in faults if other == kind]

@@ -39,7 +39,7 @@ Examples:
   schedlab compare redis.slt --scan 'sysbench nice=0..19'
   schedlab compare redis.slt --by unit --variant 'idle: sysbench policy=idle'
   schedlab compare redis.slt --variant 'k8s: pod redis-server requests.cpu=2 limits.cpu=off'
-  schedlab compare host.slt --variant 'weights: guest web cpu.weight=400 ; guest db cpu.weight=100'
+  schedlab compare host.slt --variant 'weight: guest web cpu.weight=400'
   schedlab compare fleet/ --variant 'idle: sysbench policy=idle' --serve redis-server
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html

@@ -3,6 +3,7 @@
 use super::diff::gate_word;
 use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
+use schedlab_model::text::shown;
 use schedlab_study::corpus::{CorpusFile, CorpusResult, FileOutcome};
 use schedlab_study::gate::GateOutcome;
 use schedlab_study::result::Gated;
@@ -40,8 +41,8 @@ pub(crate) fn corpus(found: &CorpusResult, style: &Style) -> String {
     }
     // Behind the table: a sentence does not fit into a column.
     for file in files.iter().filter(|file| file.outcome == FileOutcome::Error) {
-        text +=
-            &format!("\n{}\n", wrap(&format!("{}: {}", file.file, file.message), style.width, 2));
+        let said = format!("{}: {}", shown(&file.file), shown(&file.message));
+        text += &format!("\n{}\n", wrap(&said, style.width, 2));
     }
     text
 }

@@ -348,7 +348,7 @@ fn with_intervals(study: &Study, kind: Kind, name: &str) -> (Vec<Column>, Vec<u8
 /// The rank of what goes first.
 const LAST: u8 = u8::MAX;
 /// The place of the 99th percentile of run-queue latency among [`TASK_COLUMNS`].
-const TAIL: u8 = 2;
+const TAIL: u8 = 3;
 
 /// Returns the text of a change ([`view::change`]) and how it looks.
 fn shown_change(metric: Metric, change: &Change, alone: bool) -> (String, Look) {

@@ -183,7 +183,7 @@ fn a_scan_is_a_table_and_a_curve() {
     assert!([0, 3].contains(&ran.code), "{ran:?}");
     assert!(ran.stdout.contains("over yes nice") && ran.stdout.contains('█'), "{}", ran.stdout);
     assert!(
-        ran.stdout.contains("as recorded (+12 equal)"),
+        ran.stdout.contains("as recorded (+13 equal)"),
         "both hogs of a session have the same nice value: {}",
         ran.stdout
     );

@@ -4,6 +4,10 @@ use super::{files, schedlab};
 use schedlab_study::measurements::Kind;
 use schedlab_study::result::Study;
 
+/// Recorded beside compilers that begin and end, of which a replay makes endless ones: what is said
+/// of the guests is held against other recordings (docs/guide/guests.md).
+const BESIDE_COMPILERS: &str = "guests-weighted.slt";
+
 #[test]
 fn every_recording_replays_the_same_on_one_thread_and_two() {
     for file in files("recordings", "slt") {
@@ -15,7 +19,9 @@ fn every_recording_replays_the_same_on_one_thread_and_two() {
         assert!(one.stdout == two.stdout, "{path} depends on the number of threads");
         let study: Study = serde_json::from_str(&one.stdout).expect(&path);
         let replay = study.self_replay.expect("a recording is replayed");
-        assert!(replay.trusted, "{path}: {:?}", replay.distrust);
+        if !path.ends_with(BESIDE_COMPILERS) {
+            assert!(replay.trusted, "{path}: {:?}", replay.distrust);
+        }
         assert!(replay.wakes_by_tasks > 0, "{path}: no dependencies found");
     }
 }

@@ -17,7 +17,11 @@ const S: PrevState = PrevState::Sleeping;
 fn of_host() -> Header {
     let mut header = header(1, 4);
     let group = |name: &str| GroupInfo {
-        spec: GroupSpec { name: name.to_owned(), ..GroupSpec::default() },
+        spec: GroupSpec {
+            name: name.to_owned(),
+            parent: (name != "/").then_some(GroupId::ROOT),
+            ..GroupSpec::default()
+        },
     };
     header.groups = vec![group("/"), group("/web"), group("/batch")];
     for (task, (pid, group, vcpu)) in

@@ -95,6 +95,9 @@ impl Samples {
             let own = root().join("bpf/sim").join(own);
             std::fs::copy(own, folder.0.join(name)).expect("writable");
         }
+        // A host with guests of KVM.
+        std::fs::copy(root().join("recordings/guests-equal.slt"), folder.0.join("host.slt"))
+            .expect("writable");
         // A trace is known by its content, not by its name: `import` has a test with a real
         // perf.data.
         for name in ["trace.txt", "ftrace.txt", "perf.data"] {
