@@ -142,7 +142,7 @@ def main():
         load = ["taskset", "-c", "0", *shlex.split(options.load)]
         others.append(subprocess.Popen(load, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True))
         service.start()
-        planted, counted, faults, rates = [], [], [], []
+        planted, counted, faults = [], [], []
         end, next_fault = time.monotonic() + options.minutes * 60, time.monotonic() + 20
         while time.monotonic() < end:
             time.sleep(random.uniform(2, 6))
@@ -153,7 +153,6 @@ def main():
             time.sleep(0.5)
             counted.append(service.metric("schedlab_incidents_total") > before)
             service.look()
-            rates.append(service.metric("schedlab_events_total"))
             if time.monotonic() > next_fault:
                 # Time for the incident before it: it is planted while the recorder runs.
                 time.sleep(1.5)

@@ -11,12 +11,8 @@ must fire does not, a panel has no data, both histograms disagree, or the number
 """
 import argparse, json, os, re, shutil, signal, subprocess, sys, tempfile, time, urllib.parse, urllib.request
 
-VICTIM = """
-import ctypes, os, time
-ctypes.CDLL(None).prctl(15, b"victim")
-os.sched_setaffinity(0, {1})
-while True: time.sleep(0.001)
-"""
+from flight_hour import RULES, VICTIM
+
 HOG = """
 import ctypes, os, time
 ctypes.CDLL(None).prctl(15, b"hog")
@@ -25,17 +21,6 @@ while True:
     begin = time.monotonic()
     while time.monotonic() - begin < 0.06: pass
     time.sleep(2)
-"""
-FLIGHT = """folder = "{work}/out"
-max-total = "24M"
-ring = "3s"
-after = "500ms"
-metrics = "127.0.0.1:{port}"
-by = "command"
-[[rule]]
-name = "victim"
-when = "victim wait > 40ms"
-at-most = "100000/1h"
 """
 V1 = os.path.isdir("/sys/fs/cgroup/cpu")
 GROUP = f"/sys/fs/cgroup/{'cpu/' if V1 else ''}schedlab-prometheus"
@@ -94,7 +79,7 @@ def main():
         bad += ["promtool"] if done.returncode else []
     os.mkdir(f"{work}/out")
     with open(f"{work}/flight.toml", "w") as file:
-        file.write(FLIGHT.format(work=work, port=port))
+        file.write(RULES.format(work=work, port=port))
 
     def start(*command, **more):
         more = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True, **more}
