@@ -1,4 +1,4 @@
-# One server beside batch work, recorded as it is and after each change. Before it are: $server (a name of the cases below), $cpus and $seconds.
+# One server beside batch work, recorded as it is and after each change. Before it are: $server (a name of the cases below), $cpus, $seconds, and whether the CPUs run $beside each other.
 # The server's packages are in /srv, which is its root. Files: SETTING.slt, and what the client counted in SETTING.client.
 
 # The root of the servers.
@@ -70,6 +70,8 @@ case $server in
             8) requests=2000 ;;
             *) requests=12000 ;;
         esac
+        # Each CPU has its full speed.
+        [ "$beside" = yes ] && requests=16000
         requests=$((requests * seconds / 3))
         name=redis-server
         ;;

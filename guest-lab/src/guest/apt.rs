@@ -28,6 +28,16 @@ impl Apt {
     /// their lists when there are none, or old ones; where that fails and there are some, says so
     /// and takes those.
     pub(super) fn open(folder: &Path, suites: &[&str]) -> Result<Apt> {
+        let sources: String = suites.iter().map(|suite| source("deb", suite)).collect();
+        Apt::of_sources(folder, &sources)
+    }
+
+    /// An apt that knows the packages of a suite and their sources.
+    pub(super) fn with_sources(folder: &Path, suite: &str) -> Result<Apt> {
+        Apt::of_sources(folder, &(source("deb", suite) + &source("deb-src", suite)))
+    }
+
+    fn of_sources(folder: &Path, sources: &str) -> Result<Apt> {
         for program in ["apt-get", "dpkg-deb", "tar"] {
             ensure!(
                 super::is_installed(program),
@@ -45,7 +55,6 @@ impl Apt {
                 .with_context(|| folder.display().to_string())?;
         }
         std::fs::write(folder.join("status"), "")?;
-        let sources: String = suites.iter().map(|suite| source(suite)).collect();
         let list = folder.join("sources.list");
         let known = std::fs::read_to_string(&list).is_ok_and(|text| text == sources);
         let stamp = folder.join("updated");
@@ -124,6 +133,18 @@ impl Apt {
             .with_context(|| format!("apt-get download {package} left no file"))
     }
 
+    /// Fetches the source of a package as its authors made it: the path of its archive.
+    pub(super) fn download_source(&self, package: &str, version: &str) -> Result<PathBuf> {
+        let into = self.folder.join("sources");
+        std::fs::create_dir_all(&into)?;
+        let asked = format!("{package}={version}");
+        self.run("apt-get", &["source", "-q", "--download-only", &asked], &into)?;
+        files(&into)?
+            .into_iter()
+            .find(|path| path.to_string_lossy().ends_with(".orig.tar.xz"))
+            .with_context(|| format!("apt-get source {asked} left no archive"))
+    }
+
     /// Fetches packages with everything that they need: the paths of their files.
     pub(super) fn download_all(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
         let mut args = vec!["install", "-q", "-y", "--download-only", "--no-install-recommends"];
@@ -135,12 +156,13 @@ impl Apt {
     }
 }
 
-fn source(suite: &str) -> String {
+/// A line of a list of sources; `kind`: `deb` (packages) or `deb-src` (their sources).
+fn source(kind: &str, suite: &str) -> String {
     let mirror = std::env::var(MIRROR_NAME).unwrap_or_else(|_| MIRROR.to_owned());
     let archive = if suite.ends_with("-security") { "debian-security" } else { "debian" };
     // Lists of a mirror that is not updated for a while are as good.
     format!(
-        "deb [arch=amd64 check-valid-until=no signed-by={KEYS}] {mirror}/{archive} {suite} main\n"
+        "{kind} [arch=amd64 check-valid-until=no signed-by={KEYS}] {mirror}/{archive} {suite} main\n"
     )
 }
 

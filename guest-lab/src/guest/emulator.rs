@@ -14,14 +14,28 @@ const PACKAGES: [&str; 2] = ["qemu-system-x86", "busybox-static"];
 /// Where QEMU is, and how to start it.
 pub(super) struct Emulator {
     tree: PathBuf,
+    /// QEMU itself.
+    program: PathBuf,
 }
 
 impl Emulator {
     /// Fetches and unpacks what is missing.
     pub(super) fn get(store: &Store) -> Result<Emulator> {
         let tree = apt::unpacked(store, "emulator", "QEMU and busybox", &[SUITE], &PACKAGES)?;
-        let emulator = Emulator { tree };
+        let program = tree.join("usr/bin/qemu-system-x86_64");
+        let emulator = Emulator { tree, program };
         emulator.version().context("QEMU does not start")?;
+        Ok(emulator)
+    }
+
+    /// The same QEMU, built so that CPUs can run in lockstep.
+    pub(super) fn in_lockstep(self, store: &Store) -> Result<Emulator> {
+        // "QEMU emulator version 10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)"
+        let said = self.version()?;
+        let version = said.rsplit_once("(Debian ").and_then(|(_, rest)| rest.strip_suffix(')'));
+        let version = version.with_context(|| format!("no version of Debian in `{said}`"))?;
+        let emulator = Emulator { program: super::lockstep::get(store, SUITE, version)?, ..self };
+        emulator.version().context("the QEMU that was built does not start")?;
         Ok(emulator)
     }
 
@@ -41,7 +55,7 @@ impl Emulator {
             at("usr/lib64/ld-linux-x86-64.so.2"),
             "--library-path".to_owned(),
             at("usr/lib/x86_64-linux-gnu"),
-            at("usr/bin/qemu-system-x86_64"),
+            self.program.display().to_string(),
             "-L".to_owned(),
             at("usr/share/qemu"),
             "-L".to_owned(),

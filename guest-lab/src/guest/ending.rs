@@ -28,7 +28,7 @@ const LINES: usize = 40;
 /// one hung in the middle of a test, and in one the kernel itself crashed. Where that happens
 /// twice, it is a fault. A virtual clock repeats a boot bit by bit: nothing is excused.
 pub(super) fn excuse(boot: &Boot, told: &Transcript, clock: Clock) -> Option<String> {
-    if clock == Clock::Virtual {
+    if clock != Clock::Host {
         return None;
     }
     match (told.up_s, boot.ended) {

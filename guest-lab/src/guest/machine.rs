@@ -19,7 +19,16 @@ pub(super) enum Clock {
     /// bit by bit. Shows whether something is right. With N busy CPUs each runs at 1/N of the
     /// speed.
     Virtual,
+    /// As `Virtual`, but with CPUs beside each other, each at full speed: QEMU is built with a patch
+    /// (`super::lockstep`).
+    Lockstep,
 }
+
+/// By how many instructions a CPU may be ahead of another one in lockstep: 2 us.
+const STEP: &str = "SCHEDLAB_LOCKSTEP=500";
+/// The virtual clock: an instruction is 4 ns.
+const ICOUNT: &str =
+    "-accel tcg,thread=single -icount shift=2,sleep=off -rtc base=2026-01-01,clock=vm -seed 1";
 
 /// What a guest has. Tests with equal machines share one boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,7 +83,11 @@ pub(super) fn boot(
     let _ = std::fs::remove_file(at(MONITOR));
     // What QEMU itself says (a hub without peers, each time) goes to a file.
     let quiet = ["sh", "-c", "exec \"$@\" 2>\"$0\"", &at("qemu.txt")].map(str::to_owned);
-    let mut words = [&quiet[..], &emulator.command()].concat();
+    let mut words = quiet.to_vec();
+    if machine.clock == Clock::Lockstep {
+        words.extend(["env", STEP].map(str::to_owned));
+    }
+    words.extend(emulator.command());
     words.extend(arguments(machine).split_whitespace().map(str::to_owned));
     for (option, value) in [
         ("-serial", format!("file:{}", at("console.txt"))),
@@ -114,15 +127,13 @@ pub(super) fn boot(
 
 fn arguments(machine: &Machine) -> String {
     let clock = match machine.clock {
-        Clock::Host => "-accel tcg,thread=multi",
-        // An instruction is 4 ns. A timer every 200 us ends each CPU's turn: without it turns last
-        // 1 to 2 ms.
-        Clock::Virtual => {
-            "-accel tcg,thread=single -icount shift=2,sleep=off -rtc base=2026-01-01,clock=vm \
-             -seed 1 \
-             -netdev hubport,id=n0,hubid=0 -object \
+        Clock::Host => "-accel tcg,thread=multi".to_owned(),
+        // A timer every 200 us ends each CPU's turn: without it turns last 1 to 2 ms.
+        Clock::Virtual => format!(
+            "{ICOUNT} -netdev hubport,id=n0,hubid=0 -object \
              filter-buffer,id=f0,netdev=n0,queue=rx,interval=200"
-        }
+        ),
+        Clock::Lockstep => ICOUNT.to_owned(),
     };
     let threads = match machine.threads {
         1 => String::new(),
@@ -142,7 +153,7 @@ fn command_line(machine: &Machine) -> String {
         Clock::Host => {
             format!("no_timer_check unknown_nmi_panic nokaslr beat={}", watch::BEAT.as_secs())
         }
-        Clock::Virtual => "nokaslr tsc=reliable".to_owned(),
+        Clock::Virtual | Clock::Lockstep => "nokaslr tsc=reliable".to_owned(),
     };
     format!("{ARGUMENTS} {clock} {}", machine.arguments)
 }

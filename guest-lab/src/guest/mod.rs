@@ -13,6 +13,7 @@ mod foreign;
 mod ftrace;
 mod image;
 mod kernels;
+mod lockstep;
 mod machine;
 mod matrix;
 mod messages;
@@ -210,7 +211,10 @@ fn faults(count: usize) -> String {
 }
 
 fn fetch(store: &Store, options: &Options) -> Result<(Emulator, Vec<Kernel>)> {
-    let emulator = Emulator::get(store).context("QEMU cannot be had")?;
+    let mut emulator = Emulator::get(store).context("QEMU cannot be had")?;
+    if options.lockstep {
+        emulator = emulator.in_lockstep(store)?;
+    }
     let kernels = kernels::get(store, &options.kernels)?;
     Ok((emulator, kernels))
 }
@@ -313,7 +317,7 @@ impl Laboratory {
         // The guest ends its tests itself, by its own time.
         let slower = match machine.clock {
             Clock::Host => 2,
-            Clock::Virtual => 4,
+            Clock::Virtual | Clock::Lockstep => 4,
         };
         let limit = BOOT_LIMIT + Duration::from_secs(u64::from(seconds) * slower);
         let scripts = image::tests(&root(), tests)?;

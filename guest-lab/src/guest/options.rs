@@ -29,12 +29,14 @@ pub(super) struct Options {
     pub(super) program: Option<PathBuf>,
     /// Judge what the last boots left, and boot nothing.
     pub(super) again: bool,
+    /// CPUs of guests run beside each other: QEMU is built for that.
+    pub(super) lockstep: bool,
     /// Keep what objects of sched_ext gave, and write its page.
     pub(super) objects: bool,
 }
 
 /// What `--pairs` records.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct Pairs {
     /// Names of servers; none: all.
     pub(super) servers: Vec<String>,
@@ -44,6 +46,8 @@ pub(super) struct Pairs {
     pub(super) cpus: Option<u32>,
     /// Loads last twenty seconds, not three.
     pub(super) long: bool,
+    /// The clock of the guests.
+    pub(super) clock: Clock,
 }
 
 /// Kernels of the short set: CFS, EEVDF with PREEMPT_RT, and the newest generation that was
@@ -93,6 +97,10 @@ pub struct GuestArgs {
     /// Run the script under a virtual clock
     #[arg(long = "virtual")]
     virtual_clock: bool,
+    /// Run the script, or record pairs, under a virtual clock and with CPUs beside each other, each
+    /// at full speed (builds QEMU, once)
+    #[arg(long)]
+    lockstep: bool,
     /// Give the machine of the script, or of the pairs, so many CPUs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     cpus: Option<u32>,
@@ -128,7 +136,11 @@ fn kernel(text: &str) -> Result<String, String> {
 
 /// Returns what is asked for; refuses what does not go together.
 pub(super) fn options(args: GuestArgs) -> Result<Options> {
-    let mut machine = Machine::usual(if args.virtual_clock { Clock::Virtual } else { Clock::Host });
+    let mut machine = Machine::usual(match () {
+        () if args.lockstep => Clock::Lockstep,
+        () if args.virtual_clock => Clock::Virtual,
+        () => Clock::Host,
+    });
     machine.cpus = args.cpus.unwrap_or(machine.cpus);
     machine.memory_mib = args.memory.unwrap_or(machine.memory_mib);
     let pairs = args.pairs || args.long || !args.servers.is_empty() || !args.changes.is_empty();
@@ -146,9 +158,11 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
             changes: args.changes,
             cpus: args.cpus,
             long: args.long,
+            clock: if args.lockstep { Clock::Lockstep } else { Clock::Virtual },
         }),
         program: args.program,
         again: args.again,
+        lockstep: args.lockstep,
         objects: args.objects,
     };
     options.tests.extend(OBJECTS.map(str::to_owned).into_iter().filter(|_| args.objects));
@@ -196,12 +210,15 @@ fn check(options: &Options, script: bool, machine: Machine) -> Result<()> {
     );
     let usual = Machine::usual(Clock::Host);
     // The sizes of pairs were looked at above.
-    let own =
-        if options.pairs.is_some() { Machine { cpus: usual.cpus, ..machine } } else { machine };
+    let own = match options.pairs {
+        Some(_) if options.lockstep => Machine { cpus: usual.cpus, clock: usual.clock, ..machine },
+        Some(_) => Machine { cpus: usual.cpus, ..machine },
+        None => machine,
+    };
     ensure!(
         script || own == usual,
-        "--virtual, --cpus and --memory are for --script (--cpus for --pairs, too): a test has \
-         its own machine"
+        "--virtual, --lockstep, --cpus and --memory are for --script (--lockstep and --cpus for \
+         --pairs, too): a test has its own machine"
     );
     Ok(())
 }

@@ -170,7 +170,13 @@ pub(super) fn record(
                 let length = if asked.long { LENGTHS[1] } else { LENGTHS[0] };
                 let name = format!("{}-{cpus}{}", server.name, length.1);
                 let into = folder.join(&kernel.name).join(name);
-                let recorded = Recorded { server, settings: &settings, cpus, seconds: length.0 };
+                let recorded = Recorded {
+                    server,
+                    settings: &settings,
+                    cpus,
+                    seconds: length.0,
+                    clock: asked.clock,
+                };
                 // One boot that fails leaves the other servers' pairs as good as they are.
                 let good =
                     boot(laboratory, kernel, &recorded, &root, &into).unwrap_or_else(|error| {
@@ -192,23 +198,25 @@ struct Recorded<'a> {
     cpus: u32,
     /// How long the load of a setting lasts.
     seconds: u32,
+    clock: Clock,
 }
 
 /// One boot with these settings of one server; whether everything was recorded.
 fn boot(
     laboratory: &Laboratory,
     kernel: &super::Kernel,
-    Recorded { server, settings, cpus, seconds }: &Recorded<'_>,
+    Recorded { server, settings, cpus, seconds, clock }: &Recorded<'_>,
     root: &[u8],
     into: &Path,
 ) -> Result<bool> {
     let settings = settings.join(" ");
     let script = std::fs::read_to_string(crate::root().join("guest-lab/guest/pairs/pair.sh"))?;
     let archive = image::script(&format!(
-        "server={} cpus={cpus} seconds={seconds} settings='{settings}'\n{script}",
-        server.name
+        "server={} cpus={cpus} seconds={seconds} beside={} settings='{settings}'\n{script}",
+        server.name,
+        if *clock == Clock::Lockstep { "yes" } else { "no" },
     ));
-    let machine = Machine { cpus: *cpus, memory_mib: 2048, ..Machine::usual(Clock::Virtual) };
+    let machine = Machine { cpus: *cpus, memory_mib: 2048, ..Machine::usual(*clock) };
     if into.exists() {
         std::fs::remove_dir_all(into)?;
     }
@@ -469,7 +477,13 @@ mod tests {
             super::settings(&SERVERS[0], 1, "6.1", &asked),
             ["base", "idle", "groups", "weight"]
         );
-        let tomcat = Pairs { servers: vec!["tomcat".to_owned()], ..Pairs::default() };
+        let tomcat = Pairs {
+            servers: vec!["tomcat".to_owned()],
+            changes: Vec::new(),
+            cpus: None,
+            long: false,
+            clock: Clock::Virtual,
+        };
         assert!(check(&tomcat).unwrap_err().to_string().contains("redis, nginx"));
     }
 }

@@ -178,13 +178,16 @@ fn replayed(
     names.extend(columns.iter().map(|column| column.heading(Kind::Class)));
     // The interval of the latency's tail comes behind the columns up to it; other intervals are the
     // first to go.
+    let place = |metric: Metric| {
+        TASK_COLUMNS.iter().position(|column| *column == metric).unwrap_or(0) as u8
+    };
+    let tail = place(TAIL);
     let rank = |column: &Column| {
-        let place =
-            TASK_COLUMNS.iter().position(|metric| *metric == column.metric()).unwrap_or(0) as u8;
+        let place = place(column.metric());
         match column {
-            Column::Value(_) if place <= TAIL => place,
+            Column::Value(_) if place <= tail => place,
             Column::Value(_) => place + 1,
-            Column::Interval(_) if place == TAIL => TAIL + 1,
+            Column::Interval(_) if place == tail => tail + 1,
             Column::Interval(_) => LAST,
         }
     };
@@ -347,8 +350,8 @@ fn with_intervals(study: &Study, kind: Kind, name: &str) -> (Vec<Column>, Vec<u8
 
 /// The rank of what goes first.
 const LAST: u8 = u8::MAX;
-/// The place of the 99th percentile of run-queue latency among [`TASK_COLUMNS`].
-const TAIL: u8 = 3;
+/// The metric whose interval is the last to go.
+const TAIL: Metric = Metric::Latency(Stat::Percentile(99_000));
 
 /// Returns the text of a change ([`view::change`]) and how it looks.
 fn shown_change(metric: Metric, change: &Change, alone: bool) -> (String, Look) {
