@@ -199,7 +199,11 @@ pub(crate) fn executor(
     }
     steps.on_behalf += weaver.on_behalf;
     let mut executor = weaver.executor;
-    share_balance(&mut executor.coroutines, &weaver.reads, steps.balance(threads));
+    let again = |object: &ObjectId| {
+        let object = &steps.graph.objects[object.index()];
+        threads.iter().any(|&thread| steps.lives.come_again(object, thread))
+    };
+    share_balance(&mut executor.coroutines, &weaver.reads, steps.balance(threads), &again);
     executor.prices = prices::of_executor(&executor.coroutines);
     prices::of_looks(&mut executor, &weaver.looked_with);
     executor
@@ -411,16 +415,24 @@ fn last_uses(
 }
 
 /// Gives what objects are to have more or less to the coroutine that reads them; what none reads,
-/// to the first that does anything.
+/// to the first that does anything. What came from one that lives once is there in later rounds
+/// only of a coroutine that waits for other things, too: nothing would hold up one that finds all
+/// that it waits for there each time. `again`: whether what comes into an object comes again.
 fn share_balance(
     coroutines: &mut [Coroutine],
     reads: &[BTreeSet<ObjectId>],
     balance: Vec<(ObjectId, i64)>,
+    again: &dyn Fn(&ObjectId) -> bool,
 ) {
     for (object, change) in balance {
         let reader = reads.iter().position(|read| read.contains(&object));
         let first = || coroutines.iter().position(|coroutine| !coroutine.steps.is_empty());
-        if let Some(place) = reader.or_else(first) {
+        let place = if again(&object) {
+            reader.or_else(first)
+        } else {
+            reader.filter(|&place| reads[place].iter().any(again))
+        };
+        if let Some(place) = place {
             coroutines[place].balance.push((object, change));
         }
     }

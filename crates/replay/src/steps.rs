@@ -122,8 +122,8 @@ impl Steps<'_> {
 /// Returns by task what is to be added to objects whenever its program begins again: what the tasks
 /// that live again took out less what they put in. With all of them that is what was in flight at
 /// the start of the recording less what was in flight at its end; where a writer lives once, its
-/// messages are there at the begin of each later round, but not for an executor: nothing would
-/// hold up one that finds them there each time. The program answers for an object in whose
+/// messages are there at the begin of each later round (of an executor:
+/// `executors::share_balance`). The program answers for an object in whose
 /// rounds that reader lives which took from it most often, of those that live again; without such a
 /// reader that of a writer, where an object takes a limited amount.
 pub(crate) fn balances(
@@ -157,8 +157,7 @@ pub(crate) fn balances(
         // What is done once is in no later round.
         let once = once.get(&number).copied().unwrap_or_default();
         let change = i64::try_from(taken - given + once).unwrap_or_default();
-        let over = |task: &TaskId| lives.serves(*task) && !lives.come_again(object, *task);
-        if let Some(task) = answers.filter(|task| change != 0 && !over(task)) {
+        if let Some(task) = answers.filter(|_| change != 0) {
             all.entry(task).or_default().push((number.into(), change));
         }
     }
@@ -197,10 +196,18 @@ fn one(object: ObjectId) -> Act {
 
 /// Returns the script of a thread that waits for one thing at a time, without what it does when it
 /// ends. The rounds of one that was born in the recording are as long as its life in it: it begins
-/// again at its birth, and the time before that is in none of them.
+/// again at its birth, or behind what it did once to begin, and the time before that is in none of
+/// them.
 pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> Script {
     let (graph, lives) = (steps.graph, steps.lives);
-    let (mut all, carried) = played(steps, task, &of.operations);
+    let (begin, again) = of.operations.split_at(lives.begin(steps.facts, task).len());
+    let (mut all, carried) = played(steps, task, begin);
+    if carried > Ns::ZERO {
+        all.push(Step::new(carried, Act::Nothing, Ns::ZERO));
+    }
+    let again_from = all.len();
+    let (more, carried) = played(steps, task, again);
+    all.extend(more);
     let comes_again = |object: ObjectId| lives.come_again(&graph.objects[object.index()], task);
     let waits_for_others = all
         .iter()
@@ -212,7 +219,8 @@ pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> S
     // Rounds that cost nothing are not to follow each other at once.
     let costs = all.iter().any(|step| step.before + step.after > Ns::ZERO);
     let born = if costs { of.born() } else { Ns::ZERO };
-    let round = steps.facts.duration.saturating_sub(born);
+    let began = begin.last().map_or(born, |done| done.at.max(born));
+    let round = steps.facts.duration.saturating_sub(began);
     if lives.did_once(task) {
         let waits = Step::new(Ns::ZERO, Act::SleepUntil(round), Ns::ZERO);
         let repeat_from = u32::try_from(all.len()).ok();
@@ -227,6 +235,7 @@ pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> S
         all.push(Step::new(Ns::ZERO, act, Ns::ZERO));
     }
     let life = (lives.plays_on(task) && costs).then(|| of.life(steps.facts.duration));
-    let repeat_from = (!of.ended() || life.is_some()).then_some(0);
+    let goes_on = !of.ended() || life.is_some();
+    let repeat_from = goes_on.then(|| u32::try_from(again_from).unwrap_or_default());
     Script { steps: all, repeat_from, round, life, ..Script::default() }
 }

@@ -6,7 +6,7 @@ use super::table::{Cell, Look, Table};
 use schedlab_model::Ns;
 use schedlab_study::change::{Change, Judgement};
 use schedlab_study::measurements::Kind;
-use schedlab_study::metric::{Metric, Unit};
+use schedlab_study::metric::{Metric, Stat, Unit};
 use schedlab_study::order;
 use schedlab_study::result::{
     Cell as Measured, InputKind, Interval, Prediction, Replayed, ReplayedCell, Row, SelfReplay,
