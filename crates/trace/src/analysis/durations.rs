@@ -437,7 +437,7 @@ mod tests {
 
         /// In whatever form the two are.
         #[test]
-        fn merging_is_adding_all(one in prop::collection::vec(0u64..9_000, 0..400), two in prop::collection::vec(0u64..9_000, 0..400)) {
+        fn merging_is_adding_all(one in prop::collection::vec(0u64..9_000, 0..1_200), two in prop::collection::vec(0u64..9_000, 0..1_200)) {
             let all = of(&[one.clone(), two.clone()].concat());
             let mut merged = of(&one);
             merged.merge(&of(&two));
@@ -456,10 +456,6 @@ mod tests {
         let sample = all.sample(250);
         let middle = |i: u64| all.quantile((2 * i + 1) as u32 * 2_000);
         assert_eq!(sample, (0..250).map(middle).collect::<Vec<_>>());
-        let mut sorted = values.clone();
-        sorted.sort_unstable();
-        let near = |value: &Ns, i: usize| value.0.abs_diff(sorted[12 * i + 5]) <= value.0 / 500;
-        assert!(sample.iter().zip(0..).all(|(value, i)| near(value, i)));
         assert_eq!(Durations::default().sample(9), Vec::new());
     }
 
