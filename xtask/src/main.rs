@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
 
+mod bench_recordings;
 mod bpf;
 mod broken;
 mod built;
@@ -89,6 +90,7 @@ enum Chore {
     /// minutes)
     Checked,
     MakeRecording(make_recording::MakeRecordingArgs),
+    BenchRecordings(bench_recordings::BenchRecordingsArgs),
     Pairs(guest_lab::pairs::chore::PairsArgs),
     Reach(reach::ReachArgs),
     SameResults(same_results::SameResultsArgs),
@@ -156,6 +158,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Oracle(args) => oracle::command(&args),
         Chore::Checked => oracle::checked::command(),
         Chore::MakeRecording(args) => make_recording::command(&args),
+        Chore::BenchRecordings(args) => bench_recordings::command(&args),
         Chore::Pairs(args) => guest_lab::pairs::chore::command(args),
         Chore::Reach(args) => reach::command(&args),
         Chore::SameResults(args) => same_results::command(&args),

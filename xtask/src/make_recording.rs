@@ -21,23 +21,23 @@ const TRIES: usize = 6;
 pub(crate) struct MakeRecordingArgs {
     /// How many CPUs
     #[arg(long, value_name = "N", default_value_t = 64)]
-    cpus: u32,
+    pub(crate) cpus: u32,
     /// How many threads, from 20 on
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(20..))]
-    threads: u32,
+    pub(crate) threads: u32,
     /// How many events, such as 250k or 1M
     #[arg(long, value_name = "N", default_value = "1M", value_parser = counted)]
-    events: u64,
+    pub(crate) events: u64,
     /// Choose other random lengths
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub(crate) seed: u64,
     /// Write this recording
     #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    pub(crate) output: PathBuf,
 }
 
 /// Reads a number with `k` or `M` behind it, or without.
-fn counted(text: &str) -> Result<u64, String> {
+pub(crate) fn counted(text: &str) -> Result<u64, String> {
     let (digits, times) = match text.strip_suffix(['k', 'M']) {
         Some(digits) if text.ends_with('k') => (digits, 1_000),
         Some(digits) => (digits, 1_000_000),
@@ -49,6 +49,20 @@ fn counted(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn command(args: &MakeRecordingArgs) -> Result<ExitCode> {
+    let recording = write(args)?;
+    println!(
+        "{}: {} events of {} threads on {} CPUs in {} of simulated time",
+        args.output.display(),
+        recording.events.len(),
+        recording.header.tasks.len(),
+        args.cpus,
+        recording.duration
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Simulates, and writes the recording.
+pub(crate) fn write(args: &MakeRecordingArgs) -> Result<Recording> {
     let events = args.events;
     let trial = simulated(args, TRIAL)?;
     let per_trial = trial.events.len().max(1) as u64;
@@ -70,15 +84,7 @@ pub(crate) fn command(args: &MakeRecordingArgs) -> Result<ExitCode> {
     recording.events.truncate(events as usize);
     recording.duration = recording.events.last().map_or(Ns::ZERO, |event: &SchedEvent| event.at);
     schedlab_trace::save(&recording, &args.output)?;
-    println!(
-        "{}: {} events of {} threads on {} CPUs in {} of simulated time",
-        args.output.display(),
-        recording.events.len(),
-        recording.header.tasks.len(),
-        args.cpus,
-        recording.duration
-    );
-    Ok(ExitCode::SUCCESS)
+    Ok(recording)
 }
 
 fn simulated(args: &MakeRecordingArgs, length: Ns) -> Result<Recording> {

@@ -120,7 +120,6 @@ pub(super) const FLOORS: &[Floor] = &[
             "serde_json",
             "thiserror",
             "zstd",
-            "hdrhistogram",
             "crc32fast",
             "blake3",
             "flate2",

@@ -66,7 +66,7 @@ impl Watch {
         duration: Ns,
         requests: Option<RequestTimes>,
     ) -> Watch {
-        let summary = Summary::new(vcpus.len(), cpus, Ns::ZERO).of_vcpus(vcpus);
+        let summary = Summary::new(vcpus.len(), cpus, Ns::ZERO).of_vcpus(vcpus).sums_only();
         Watch { summary, requests, duration, before: BTreeMap::new(), course: Course::default() }
     }
 

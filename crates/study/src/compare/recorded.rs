@@ -133,6 +133,8 @@ impl RecordedInput {
         let (by, unserved) = (window.by, window.unserved);
         let Read { mut recording, idle, window } = events_of(path, window, purpose)?;
         let mut input = RecordedInput::from_recording(path, &recording, from, by)?;
+        input.summary = Summary::from_recording(&recording)
+            .map_err(|source| StudyError::trace(path, source))?;
         // The replay needs the programs; from here on tasks are called as their classes are.
         let programs = std::mem::replace(&mut recording.header, by.named(&input.header));
         (input.idle, input.window) = (idle, window);
@@ -154,15 +156,14 @@ impl RecordedInput {
         Ok(input)
     }
 
-    /// Converts what was read from `path`, without what `open` adds to find the errors of
-    /// predictions.
+    /// Converts what was read from `path`, without what `open` adds: what was recorded, and what
+    /// finds the errors of predictions.
     pub(super) fn from_recording(
         path: &Path,
         recording: &Recording,
         from: ReplayFrom,
         by: Together,
     ) -> Result<RecordedInput, StudyError> {
-        let fail = |source| StudyError::trace(path, source);
         let (replay, by_messages) = replayed(path, recording, from)?;
         let header = recording.header.clone();
         let by = by.of(&header);
@@ -173,7 +174,7 @@ impl RecordedInput {
             fact_loss: recording.facts.loss(),
             without_addresses: recording.facts.without_addresses(),
             stalls: stalls(&recording.facts.list),
-            summary: Summary::from_recording(recording).map_err(fail)?,
+            summary: Summary::new(0, 0, Ns::ZERO),
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             kernel_threads: header.tasks.iter().map(|task| task.kernel).collect(),
             guests: Guests::of(&header),

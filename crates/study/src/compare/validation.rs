@@ -54,8 +54,7 @@ impl FirstHalf {
     /// Cuts a recording; `None`: the halves say nothing. `input`: the whole.
     pub(super) fn cut(input: &RecordedInput, mut recording: Recording) -> Option<FirstHalf> {
         let (whole, middle) = (recording.duration, Ns(recording.duration.0 / 2));
-        let late = since(&recording, middle);
-        let last = since(&recording, Ns(whole.0 - whole.0 / END_OF));
+        let [late, last] = since(&recording, [middle, Ns(whole.0 - whole.0 / END_OF)]);
         recording.events.truncate(recording.events.partition_point(|event| event.at < middle));
         recording
             .facts
@@ -153,14 +152,18 @@ impl FirstHalf {
     }
 }
 
-/// A recording from this moment on.
-fn since(recording: &Recording, from: Ns) -> Summary {
+/// The sums of a recording from each of these moments on. Distributions are not asked for.
+fn since(recording: &Recording, from: [Ns; 2]) -> [Summary; 2] {
     let header = &recording.header;
-    let mut summary =
-        Summary::new(header.tasks.len(), header.topology.cpus(), from).of_vcpus(&header.vcpus());
-    recording.events.iter().for_each(|event| summary.event(event));
-    summary.finish(recording.duration);
-    summary
+    let (tasks, cpus, vcpus) = (header.tasks.len(), header.topology.cpus(), header.vcpus());
+    let mut summaries =
+        from.map(|from| Summary::new(tasks, cpus, from).of_vcpus(&vcpus).sums_only());
+    // One reading for both: the events of a large recording are far larger than the caches.
+    for event in &recording.events {
+        summaries.iter_mut().for_each(|summary| summary.event(event));
+    }
+    summaries.iter_mut().for_each(|summary| summary.finish(recording.duration));
+    summaries
 }
 
 /// Whether the half shows the same runtimes and tasks without end as the whole.

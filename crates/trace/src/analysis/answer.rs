@@ -2,13 +2,13 @@
 //! any table, in two sentences.
 
 use super::blame::{Blame, Culprit};
-use super::follow::{Began, Followed, Follower, Listener, Occupant, Span, Wait};
+use super::follow::{Began, Followed, Listener, Occupant, Span, Wait};
 use super::worst::{Case, Worst};
 use super::{Analysis, By, Keys, Label, Scope, steal};
 use crate::guests::Guests;
 use crate::{Header, Recording, TraceError};
 use schedlab_model::text::shown;
-use schedlab_model::{CpuId, Ns, SchedEvent, TaskId};
+use schedlab_model::{Ns, TaskId};
 
 /// Wakeups from which on a task counts as one that serves: a task that was never woken is not late.
 const SERVES: u64 = 10;
@@ -38,29 +38,27 @@ pub struct Answer {
     pub vcpus: Option<u64>,
 }
 
-/// Blame, and how often each line was woken.
-struct Seen {
-    blame: Blame,
+/// For how long each line waited, and how often it was woken.
+struct Seen<'a> {
+    scope: &'a Scope,
+    keys: &'a Keys,
+    waited: Vec<Ns>,
     woken: Vec<u64>,
 }
 
-impl Listener for Seen {
-    fn occupied(&mut self, cpu: CpuId, at: Ns, who: Occupant) {
-        self.blame.occupied(cpu, at, who);
-    }
-
+impl Listener for Seen<'_> {
     fn span(&mut self, span: &Span) {
-        self.blame.span(span);
+        let (from, to) = (span.from.max(self.scope.from), span.to.min(self.scope.to));
+        if span.state.waits() && from < to && self.scope.task(span.task) && self.scope.on(span.cpu)
+        {
+            self.waited[self.keys.line(span.task)] += to - from;
+        }
     }
 
     fn wait(&mut self, wait: &Wait<'_>) {
         if matches!(wait.began, Began::Woken { .. }) {
-            self.woken[self.blame.keys.line(wait.task)] += 1;
+            self.woken[self.keys.line(wait.task)] += 1;
         }
-    }
-
-    fn after(&mut self, follower: &Follower, event: &SchedEvent) {
-        self.blame.after(follower, event);
     }
 }
 
@@ -85,15 +83,9 @@ impl Answer {
             }
         }
         let blame = Blame::new(header, scope, scope.by.unwrap_or(By::Name));
-        let woken = vec![0; blame.keys.len()];
-        let seen = Followed::over(recording, scope, Seen { blame, woken });
-        let blame = &seen.blame;
-        let waited = |line: &usize| blame.waited(*line);
-        let all = (0..blame.keys.len()).filter(|line| waited(line) > Ns::ZERO);
-        let leads = blame.keys.leads(scope);
-        let line = all.max_by_key(|&line| {
-            (leads[line], seen.woken[line] >= SERVES, waited(&line), std::cmp::Reverse(line))
-        })?;
+        let (line, of_server) = most_waiting(recording, scope, &blame.keys)?;
+        // A second reading: to look up who ran during every wait of all takes far longer.
+        let blame = Followed::over(recording, scope, blame.of_line(line));
         let (culprit, share) = blame.rows[line].iter().max_by_key(|(_, share)| share.time)?;
         let running = match culprit {
             Culprit::Line(other) => name(header, &blame.keys.labels[*other]),
@@ -110,7 +102,7 @@ impl Answer {
             longest: longest(recording, scope, &blame.keys, line),
             ran: matches!(culprit, Culprit::Line(_)),
             own: *culprit == Culprit::Line(line),
-            of_server: leads[line],
+            of_server,
             vcpus: None,
         })
     }
@@ -193,6 +185,19 @@ pub(super) fn of_task(header: &Header, task: TaskId) -> String {
         .tasks
         .get(task.index())
         .map_or("?".to_owned(), |info| format!("{}[{}]", info.comm, info.tid))
+}
+
+/// Returns the line that an answer is about, and whether it is the server's.
+fn most_waiting(recording: &Recording, scope: &Scope, keys: &Keys) -> Option<(usize, bool)> {
+    let (waited, woken) = (vec![Ns::ZERO; keys.len()], vec![0; keys.len()]);
+    let seen = Followed::over(recording, scope, Seen { scope, keys, waited, woken });
+    let all = (0..keys.len()).filter(|line| seen.waited[*line] > Ns::ZERO);
+    let leads = keys.leads(scope);
+    let line = all.max_by_key(|&line| {
+        let serves = seen.woken[line] >= SERVES;
+        (leads[line], serves, seen.waited[line], std::cmp::Reverse(line))
+    })?;
+    Some((line, leads[line]))
 }
 
 /// Returns the answer about the guest that lost most of the time of its virtual CPUs to others;

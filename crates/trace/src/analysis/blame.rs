@@ -45,6 +45,8 @@ pub struct Blame {
     pub keys: Keys,
     /// By waiting line.
     pub rows: Vec<Vec<(Culprit, Share)>>,
+    /// The only row that is filled; `None`: all are.
+    only: Option<usize>,
 }
 
 impl Analysis for Blame {
@@ -57,7 +59,14 @@ impl Blame {
     pub fn new(header: &Header, scope: &Scope, by: By) -> Blame {
         let keys = Keys::new(header, by);
         let rows = vec![Vec::new(); keys.len()];
-        Blame { scope: scope.clone(), occupancy: Occupancy::default(), keys, rows }
+        Blame { scope: scope.clone(), occupancy: Occupancy::default(), keys, rows, only: None }
+    }
+
+    /// Fills the row of this line alone: who ran is not looked up for the waits of others.
+    #[must_use]
+    pub fn of_line(mut self, line: usize) -> Blame {
+        self.only = Some(line);
+        self
     }
 
     /// How long a line waited.
@@ -93,7 +102,11 @@ impl Listener for Blame {
             return;
         }
         let keys = &self.keys;
-        let row = &mut self.rows[keys.line(span.task)];
+        let line = keys.line(span.task);
+        if self.only.is_some_and(|only| only != line) {
+            return;
+        }
+        let row = &mut self.rows[line];
         if span.state == ThreadState::Throttled {
             return lay(row, Culprit::Throttled, to - from);
         }

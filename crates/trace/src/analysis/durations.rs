@@ -1,18 +1,20 @@
 //! A distribution of durations.
 
-use hdrhistogram::Histogram;
-use hdrhistogram::iterators::{HistogramIterator, recorded};
+mod pages;
+
+use pages::Pages;
 use schedlab_model::Ns;
 use std::borrow::Cow;
 
-/// So many different durations are kept as a list, with 6 bytes each; more as a histogram, which
-/// has 70 KB or more. A recording of a large machine has thousands of distributions of some
-/// hundreds of values.
-const FEW: usize = 4_096;
+/// So many different durations are kept as a list, with 6 bytes each; more in pages
+/// ([`Pages`]), where one more costs the same however many there are. A recording of a large
+/// machine has thousands of distributions of some hundreds of values.
+const FEW: usize = 512;
 /// Longer durations count as this.
 const LONGEST: u64 = u64::MAX / 4;
 /// Durations below this have a bucket each; above, every octave has half as many: three significant
-/// digits, as those of `hdrhistogram`.
+/// digits, as those of the crate `hdrhistogram`, whose histogram has 70 KB or more and is read from
+/// end to end for each question.
 const EXACT: u64 = 2_048;
 
 /// How durations are distributed: exact count, sum and extremes; quantiles to 3 significant digits.
@@ -20,6 +22,7 @@ const EXACT: u64 = 2_048;
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
     counts: Counts,
+    count: u64,
     sum: u128,
     /// The shortest and the longest; a bucket is up to 0.1 % off.
     extremes: Option<(Ns, Ns)>,
@@ -33,7 +36,7 @@ const FRESH: usize = 64;
 #[derive(Clone, Debug)]
 enum Counts {
     Few(List),
-    Many(Box<Histogram<u32>>),
+    Many(Box<Pages>),
 }
 
 /// Buckets that are not empty.
@@ -61,11 +64,6 @@ impl Bucket {
         u32::from(self.count[0]) | u32::from(self.count[1]) << 16
     }
 
-    /// Its largest value and its count.
-    fn told(self) -> (u64, u32) {
-        (top(self.number), self.count())
-    }
-
     fn add(&mut self, count: u32) {
         *self = Bucket::new(self.number, self.count().saturating_add(count));
     }
@@ -78,13 +76,13 @@ impl Default for Counts {
 }
 
 /// The number of the bucket of a duration up to [`LONGEST`]: fewer than 2^16.
-fn number(duration: u64) -> u16 {
+const fn number(duration: u64) -> u16 {
     if duration < EXACT {
         return duration as u16;
     }
     let shift = duration.ilog2() - (EXACT.ilog2() - 1);
     // The upper half of the octave's numbers: the lower half are those of the octave below.
-    (u64::from(shift) * (EXACT / 2) + (duration >> shift)) as u16
+    (shift as u64 * (EXACT / 2) + (duration >> shift)) as u16
 }
 
 /// The largest value of the bucket with a number.
@@ -166,25 +164,23 @@ impl Counts {
                     self.grow();
                 }
             }
-            Counts::Many(histogram) => add_to(histogram, duration, 1),
+            Counts::Many(pages) => pages.add(number(duration), 1),
         }
     }
 
-    /// A list that has become too long is a histogram from now on.
+    /// A list that has become too long is in pages from now on.
     fn grow(&mut self) {
         if matches!(self, Counts::Few(list) if list.sorted.len() > FEW) {
             self.many();
         }
     }
 
-    /// From now on as a histogram.
+    /// From now on in pages.
     fn many(&mut self) {
         if let Counts::Few(list) = self {
-            let mut histogram = Histogram::new(3).expect("3 significant digits are supported");
-            for (top, count) in list.settled().iter().map(|bucket| bucket.told()) {
-                add_to(&mut histogram, top, count);
-            }
-            *self = Counts::Many(Box::new(histogram));
+            let mut pages = Box::new(Pages::default());
+            pages.add_list(list);
+            *self = Counts::Many(pages);
         }
     }
 
@@ -201,43 +197,11 @@ impl Counts {
                 }
                 self.grow();
             }
-            (Counts::Many(own), Counts::Few(theirs)) => {
-                for (top, count) in theirs.settled().iter().map(|bucket| bucket.told()) {
-                    add_to(own, top, count);
-                }
-            }
-            (Counts::Many(own), Counts::Many(theirs)) => {
-                own.add(&**theirs).expect("both resize themselves");
-            }
+            (Counts::Many(own), Counts::Few(theirs)) => own.add_list(theirs),
+            (Counts::Many(own), Counts::Many(theirs)) => own.add_all(theirs),
             (Counts::Few(_), Counts::Many(_)) => {
                 self.many();
                 self.merge(other);
-            }
-        }
-    }
-
-    fn len(&self) -> u64 {
-        match self {
-            Counts::Few(List { sorted, fresh }) => {
-                let counts = sorted.iter().map(|bucket| u64::from(bucket.count()));
-                counts.sum::<u64>() + fresh.len() as u64
-            }
-            Counts::Many(histogram) => histogram.len(),
-        }
-    }
-
-    /// The largest value of the bucket in which the part `q` of all is reached (nearest rank).
-    fn quantile(&self, q: f64) -> u64 {
-        match self {
-            Counts::Many(histogram) => histogram.value_at_quantile(q),
-            Counts::Few(list) => {
-                let rank = ((q * self.len() as f64).ceil() as u64).max(1);
-                let (list, mut seen) = (list.settled(), 0);
-                let reached = list.iter().find(|bucket| {
-                    seen += u64::from(bucket.count());
-                    seen >= rank
-                });
-                reached.or(list.last()).map_or(0, |bucket| top(bucket.number))
             }
         }
     }
@@ -246,35 +210,30 @@ impl Counts {
     fn buckets(&self) -> Buckets<'_> {
         match self {
             Counts::Few(list) => Buckets::Few(list.settled(), 0),
-            Counts::Many(histogram) => Buckets::Many(Box::new(histogram.iter_recorded())),
+            Counts::Many(pages) => Buckets::Many(pages.buckets()),
         }
     }
-}
-
-fn add_to(histogram: &mut Histogram<u32>, duration: u64, count: u32) {
-    histogram.record_n(duration, count).expect("it resizes itself for all below 2^62");
 }
 
 /// See [`Counts::buckets`].
 enum Buckets<'a> {
     /// The list, and the place of the next.
     Few(Cow<'a, [Bucket]>, usize),
-    Many(Box<HistogramIterator<'a, u32, recorded::Iter>>),
+    Many(pages::Buckets<'a>),
 }
 
 impl Iterator for Buckets<'_> {
     type Item = (u64, u64);
 
     fn next(&mut self) -> Option<(u64, u64)> {
-        match self {
+        let (number, count) = match self {
             Buckets::Few(list, at) => {
                 *at += 1;
-                list.get(*at - 1).map(|bucket| (top(bucket.number), u64::from(bucket.count())))
+                list.get(*at - 1).map(|bucket| (bucket.number, bucket.count()))?
             }
-            Buckets::Many(histogram) => histogram
-                .next()
-                .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value().into())),
-        }
+            Buckets::Many(pages) => pages.next()?,
+        };
+        Some((top(number), u64::from(count)))
     }
 }
 
@@ -282,6 +241,7 @@ impl Durations {
     /// Adds one.
     pub fn add(&mut self, duration: Ns) {
         self.counts.add(duration.0.min(LONGEST));
+        self.count += 1;
         self.sum += u128::from(duration.0);
         self.reach(duration, duration);
     }
@@ -302,6 +262,7 @@ impl Durations {
 
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Durations) {
+        self.count += other.count;
         self.sum += other.sum;
         if let Some((low, high)) = other.extremes {
             self.reach(low, high);
@@ -311,7 +272,7 @@ impl Durations {
 
     /// How many.
     pub fn count(&self) -> u64 {
-        self.counts.len()
+        self.count
     }
 
     /// The arithmetic mean; 0 when empty.
@@ -327,12 +288,32 @@ impl Durations {
     /// The duration that `per_million` millionths of all do not exceed (500_000 is the median); 0
     /// when empty.
     pub fn quantile(&self, per_million: u32) -> Ns {
-        let Some((low, high)) = self.extremes else { return Ns::ZERO };
-        match per_million {
-            0 => low,
-            1_000_000.. => high,
-            _ => Ns(self.counts.quantile(f64::from(per_million) / 1e6)).clamp(low, high),
-        }
+        let [value] = self.quantiles([per_million])[..] else { return Ns::ZERO };
+        value
+    }
+
+    /// Returns the same for many parts, which ascend; nothing when empty. The buckets are read
+    /// once for all of them.
+    fn quantiles(&self, parts: impl IntoIterator<Item = u32>) -> Vec<Ns> {
+        let Some((low, high)) = self.extremes else { return Vec::new() };
+        let (mut buckets, mut seen, mut reached) = (self.counts.buckets(), 0, 0);
+        let mut quantile = |per_million: u32| {
+            if per_million == 0 {
+                return low;
+            }
+            if per_million >= 1_000_000 {
+                return high;
+            }
+            // The bucket in which this part of all is reached (nearest rank).
+            let part = f64::from(per_million) / 1e6;
+            let rank = ((part * self.count as f64).ceil() as u64).max(1);
+            while seen < rank {
+                let Some((top, count)) = buckets.next() else { break };
+                (seen, reached) = (seen + count, top);
+            }
+            Ns(reached).clamp(low, high)
+        };
+        parts.into_iter().map(&mut quantile).collect()
     }
 
     /// The median.
@@ -366,11 +347,8 @@ impl Durations {
 
     /// `count` values that are distributed like all: evenly spaced quantiles. Empty when this is.
     pub fn sample(&self, count: u32) -> Vec<Ns> {
-        if self.count() == 0 {
-            return Vec::new();
-        }
         let middle = |i: u32| ((2 * u64::from(i) + 1) * 1_000_000 / (2 * u64::from(count))) as u32;
-        (0..count).map(|i| self.quantile(middle(i))).collect()
+        self.quantiles((0..count).map(middle))
     }
 
     /// Returns the largest value of each non-empty bucket and its count, ascending; the last is the
@@ -383,6 +361,7 @@ impl Durations {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hdrhistogram::Histogram;
     use proptest::prelude::*;
 
     /// A bucket of 12 ms reaches to 12.008 ms.
@@ -434,15 +413,23 @@ mod tests {
     }
 
     proptest! {
-        /// A list of few durations says what the histogram says of them.
+        /// A list of few durations says what pages say of them, and `hdrhistogram`.
         #[test]
-        fn a_list_is_as_the_histogram(values in prop::collection::vec(any::<u64>(), 1..500), shift in 0u32..60, part in 0u32..1_000_000) {
+        fn a_list_is_as_pages_and_as_the_histogram(values in prop::collection::vec(any::<u64>(), 1..500), shift in 0u32..60, part in 1u32..1_000_000) {
             let values: Vec<u64> = values.into_iter().map(|value| value >> shift).collect();
             let few = of(&values);
             let mut many = few.clone();
             many.counts.many();
             prop_assert_eq!(few.count(), values.len() as u64);
             prop_assert_eq!(few.count(), many.count());
+            let mut histogram = Histogram::<u32>::new(3).unwrap();
+            values.iter().for_each(|value| histogram.record((*value).min(LONGEST)).unwrap());
+            let (low, high) = few.extremes.unwrap();
+            let expected = Ns(histogram.value_at_quantile(f64::from(part) / 1e6)).clamp(low, high);
+            prop_assert_eq!(few.quantile(part), expected);
+            let recorded = histogram.iter_recorded();
+            let recorded = recorded.map(|bucket| (Ns(bucket.value_iterated_to()).min(high), u64::from(bucket.count_at_value())));
+            prop_assert_eq!(recorded.collect::<Vec<_>>(), many.buckets().collect::<Vec<_>>());
             prop_assert_eq!(few.quantile(part), many.quantile(part));
             prop_assert_eq!(few.interval(part), many.interval(part));
             prop_assert_eq!(few.buckets().collect::<Vec<_>>(), many.buckets().collect::<Vec<_>>());
@@ -450,13 +437,26 @@ mod tests {
 
         /// In whatever form the two are.
         #[test]
-        fn merging_is_adding_all(one in prop::collection::vec(0u64..9_000, 0..400), two in prop::collection::vec(0u64..9_000, 0..400)) {
+        fn merging_is_adding_all(one in prop::collection::vec(0u64..9_000, 0..1_200), two in prop::collection::vec(0u64..9_000, 0..1_200)) {
             let all = of(&[one.clone(), two.clone()].concat());
             let mut merged = of(&one);
             merged.merge(&of(&two));
             prop_assert_eq!(all.buckets().collect::<Vec<_>>(), merged.buckets().collect::<Vec<_>>());
             prop_assert_eq!((all.count(), all.sum(), all.min(), all.max()), (merged.count(), merged.sum(), merged.min(), merged.max()));
         }
+    }
+
+    /// As many different values as make a list into pages on its way.
+    #[test]
+    fn samples_are_quantiles_one_by_one_and_growing_loses_nothing() {
+        let values: Vec<u64> = (0..3_000u64).map(|i| i * i * 7 % 1_000_003).collect();
+        let all = of(&values);
+        assert!(matches!(all.counts, Counts::Many(_)));
+        assert_eq!(all.buckets().map(|(_, count)| count).sum::<u64>(), 3_000);
+        let sample = all.sample(250);
+        let middle = |i: u64| all.quantile((2 * i + 1) as u32 * 2_000);
+        assert_eq!(sample, (0..250).map(middle).collect::<Vec<_>>());
+        assert_eq!(Durations::default().sample(9), Vec::new());
     }
 
     #[test]

@@ -178,6 +178,8 @@ pub struct Summary {
     now: Ns,
     /// By [`TaskId`]: it runs a virtual CPU. Empty: none does.
     vcpus: Vec<bool>,
+    /// Distributions are counted.
+    distributes: bool,
     /// Every wait, where the caller wants them.
     waits: Option<Vec<Wait>>,
     /// Every activation, where the caller wants them.
@@ -203,6 +205,7 @@ impl Summary {
             from,
             now: Ns::ZERO,
             vcpus: Vec::new(),
+            distributes: true,
             waits: None,
             activations: None,
         };
@@ -215,6 +218,13 @@ impl Summary {
     #[must_use]
     pub fn of_vcpus(mut self, vcpus: &[bool]) -> Summary {
         self.vcpus = vcpus.to_vec();
+        self
+    }
+
+    /// Counts sums only: what [`Durations`] tell stays empty, which is most of the work.
+    #[must_use]
+    pub fn sums_only(mut self) -> Summary {
+        self.distributes = false;
         self
     }
 
@@ -395,7 +405,7 @@ impl Summary {
         if let TrackState::Running { since } = track.state {
             sums.run += clip.span(since);
             self.tracks[index].demand += now.saturating_sub(since);
-            if counts {
+            if counts && self.distributes {
                 sums.run_length.add(now.saturating_sub(since));
             }
         }
@@ -407,7 +417,9 @@ impl Summary {
             }
             Some(false) => {
                 if let (Some((woke, cause)), true) = (track.woken.take(), counts) {
-                    sums.response.add(now.saturating_sub(woke));
+                    if self.distributes {
+                        sums.response.add(now.saturating_sub(woke));
+                    }
                     sums.activations += 1;
                     let (blocked, demand) = (now, track.demand);
                     if let Some(all) = &mut self.activations {
@@ -435,10 +447,10 @@ impl Summary {
             TrackState::Waiting { since, preempted } if counts => {
                 let all = now.saturating_sub(since);
                 let wait = all.saturating_sub(track.excused);
-                if preempted {
-                    sums.preempt_wait.add(wait);
-                } else {
-                    sums.count_wakeup(all, track.excused);
+                match preempted {
+                    _ if !self.distributes => {}
+                    true => sums.preempt_wait.add(wait),
+                    false => sums.count_wakeup(all, track.excused),
                 }
                 if let Some(waits) = &mut self.waits {
                     waits.push(Wait { task, cpu, began: since, ended: now, wait, preempted });

@@ -506,6 +506,10 @@ impl Timeline {
         let Life::Running(_, since) = line.life else { return false };
         let Some(open) = line.open() else { return false };
         let progress = open.demand + now.saturating_sub(since);
+        if open.deeds.is_empty() {
+            // Mostly it stays the only one: room for four would be most of what a timeline takes.
+            open.deeds.reserve_exact(1);
+        }
         open.deeds.push((progress, deed));
         true
     }

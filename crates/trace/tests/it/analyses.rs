@@ -149,6 +149,9 @@ fn blame_adds_up_to_the_waiting() {
     };
     assert_eq!(row(1), [(Culprit::Line(0), 40)]);
     assert_eq!(row(0), [(Culprit::Line(1), 55), (Culprit::Idle, 595)]);
+    let one = Blame::new(&file.header, &all(), By::Thread).of_line(1);
+    let one = Followed::over(&file, &all(), one);
+    assert_eq!((&one.rows[1], one.rows[0].len()), (&found.rows[1], 0));
 }
 
 /// Task 2 (FIFO) runs for 15 ms on CPU 0 while task 1 waits there; CPU 1, where it may run, idles

@@ -2,7 +2,7 @@
 
 use crate::common::{header, switch, wake};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
-use schedlab_trace::analysis::Summary;
+use schedlab_trace::analysis::{Summary, TaskSummary};
 use schedlab_trace::{Capabilities, Capability, Recording, TraceError};
 
 const R: PrevState = PrevState::Runnable;
@@ -70,6 +70,33 @@ fn stolen_time_is_nobodys() {
     ];
     let summary = summary(&events, 100);
     assert_eq!((summary.tasks[0].run, summary.cpus[0].stolen), (Ns(80), Ns(20)));
+}
+
+/// What is counted where distributions are not asked for is the same.
+#[test]
+fn sums_are_sums_without_distributions() {
+    let events = [
+        wake(100, 0, 1, Waker::HardIrq),
+        switch(130, 0, Some(0), R, Some(1)),
+        switch(150, 0, Some(1), R, Some(0)),
+        switch(160, 0, Some(0), R, Some(1)),
+        switch(190, 0, Some(1), S, Some(0)),
+    ];
+    let whole = summary(&events, 1_000);
+    let mut sums = Summary::new(2, 1, Ns::ZERO).sums_only();
+    events.iter().for_each(|event| sums.event(event));
+    sums.finish(Ns(1_000));
+    for (whole, sums) in whole.tasks.iter().zip(&sums.tasks) {
+        let of = |task: &TaskSummary| {
+            let times = (task.run, task.slept, task.throttled, task.stolen);
+            let counts = (task.switches, task.preemptions, task.wakeups, task.activations);
+            (times, counts)
+        };
+        assert_eq!(of(whole), of(sums));
+        let all = [&sums.wake_latency, &sums.preempt_wait, &sums.response, &sums.run_length];
+        assert!(all.iter().all(|distribution| distribution.count() == 0));
+    }
+    assert_eq!((whole.tasks[1].response.count(), sums.tasks[1].activations), (1, 1));
 }
 
 #[test]
