@@ -225,7 +225,13 @@ Lab.lanes = async (figure) => {
   };
   const X = (t) => GUTTER + (t - view.a) / (view.b - view.a) * (width - GUTTER);
   const T = (x) => view.a + (x - GUTTER) / (width - GUTTER) * (view.b - view.a);
+  // What the caller gets: two lanes move together when the one's `onview` calls the other's `view`, which tells nothing back.
+  const handle = { onview: null, view: (from_ns, to_ns) => place(from_ns, to_ns) };
   const set = (a, b) => {
+    place(a, b);
+    if (handle.onview) handle.onview(view.a, view.b);
+  };
+  const place = (a, b) => {
     const span = Math.min(finish - begin, Math.max(lowest, b - a));
     a = Math.max(begin, Math.min(a, finish - span));
     view.a = a; view.b = a + span;
@@ -567,4 +573,5 @@ Lab.lanes = async (figure) => {
   const focus = runs.map((r) => r.focus_ns).find((f) => f);
   if (asked) jump(+asked[1]); else if (focus) set(focus[0], focus[1]);
   figure.dataset.spans = runs.reduce((n, r) => n + r.cpus.reduce((m, c) => m + c.n, 0), 0);
+  return handle;
 };
