@@ -15,7 +15,7 @@ pub struct Lanes {
     pub own: Vec<TaskId>,
 }
 
-/// Lanes as the widget reads them (`assets/lanes.js`).
+/// Lanes as the widget reads them (`ui/src/page/lanes/decode.ts`).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct LanesData<'a> {
     /// Name and class of each task.
