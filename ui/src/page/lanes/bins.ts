@@ -11,13 +11,29 @@ export interface Dyes {
   version: number;
 }
 
-interface Sums {
+// By column, then by colour: which part each has. `used`: one bit for each colour that has some.
+export class Sums {
+  readonly parts: Float32Array;
+  readonly used: Uint16Array;
+
+  constructor(readonly count: number) {
+    this.parts = new Float32Array(count * DYES);
+    this.used = new Uint16Array(count);
+  }
+
+  add(column: number, dye: number, part: number): void {
+    this.parts[column * DYES + dye] += part;
+    this.used[column] |= 1 << dye;
+  }
+}
+
+interface Before {
   version: number;
   before: Float64Array;
 }
-const made = new WeakMap<Spans, Sums>();
+const made = new WeakMap<Spans, Before>();
 
-function sumsOf(run: Run, c: Spans, { dyes, version }: Dyes): Float64Array {
+function beforeOf(run: Run, c: Spans, { dyes, version }: Dyes): Float64Array {
   const known = made.get(c);
   if (known && known.version === version) return known.before;
   const before = known?.before ?? new Float64Array((Math.ceil(c.n / BLOCK) + 1) * DYES);
@@ -48,23 +64,22 @@ function onward(c: Spans, from: number, t: number): number {
   return lo;
 }
 
-// Adds to `sums` (by column, then by colour) which part of each column between `a` and `b` each
-// colour has.
+// Adds which part of each column between `a` and `b` each colour has.
 export function columns(
-  run: Run, c: Spans, look: Dyes, a: number, b: number, count: number, sums: Float32Array,
+  run: Run, c: Spans, look: Dyes, a: number, b: number, sums: Sums,
 ): void {
   if (!c.n) return;
-  const { dyes } = look, { who, start } = c, wide = (b - a) / count;
-  const before = sumsOf(run, c, look);
+  const { dyes } = look, { who, start } = c, { count } = sums, wide = (b - a) / count;
+  const before = beforeOf(run, c, look);
   let i = find(c, a);
   for (let col = 0; col < count; col++) {
-    const at = col * DYES, from = Math.max(a + col * wide, start[i]);
+    const from = Math.max(a + col * wide, start[i]);
     const to = Math.min(a + (col + 1) * wide, run.to_ns);
     if (to <= from) continue;
     const last = onward(c, i, to);
     const part = (k: number, ns: number) => {
       const dye = dyes[who[k] - WAITS];
-      if (dye !== NONE) sums[at + dye] += ns / wide;
+      if (dye !== NONE) sums.add(col, dye, ns / wide);
     };
     if (last === i) {
       part(i, to - from);
@@ -76,7 +91,9 @@ export function columns(
     if (behind > first) {
       for (; k < first * BLOCK; k++) part(k, start[k + 1] - start[k]);
       const p = first * DYES, q = behind * DYES;
-      for (let d = 0; d < DYES; d++) sums[at + d] += (before[q + d] - before[p + d]) / wide;
+      for (let d = 0; d < DYES; d++) {
+        if (before[q + d] > before[p + d]) sums.add(col, d, (before[q + d] - before[p + d]) / wide);
+      }
       k = behind * BLOCK;
     }
     for (; k < last; k++) part(k, start[k + 1] - start[k]);

@@ -3,6 +3,9 @@ import type { LaneRun } from "../data";
 import { type Schedule, type Spans, UNKNOWN, type Wakes } from "./types";
 
 function bytes(base64: string): Uint8Array<ArrayBuffer> {
+  // Newer browsers have it, several times as fast.
+  const { fromBase64 } = Uint8Array as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> };
+  if (fromBase64) return fromBase64.call(Uint8Array, base64);
   const text = atob(base64), all = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) all[i] = text.charCodeAt(i);
   return all;
@@ -26,27 +29,28 @@ class Reader {
   constructor(private readonly bytes: Uint8Array) {}
 
   next(): number {
-    const { bytes } = this;
-    let byte = bytes[this.at++];
-    if (byte < 128) return byte;
-    let value = byte & 127, factor = 128;
-    do {
-      byte = bytes[this.at++];
-      value += (byte & 127) * factor;
-      factor *= 128;
-    } while (byte > 127);
-    return value;
+    return this.column(new Float64Array(1))[0];
   }
 
   column<C extends Column>(column: C): C {
-    for (let i = 0; i < column.length; i++) column[i] = this.next();
+    const { bytes } = this;
+    let { at } = this;
+    for (let i = 0; i < column.length; i++) {
+      let byte = bytes[at++], value = byte & 127;
+      for (let factor = 128; byte > 127; factor *= 128) {
+        byte = bytes[at++];
+        value += (byte & 127) * factor;
+      }
+      column[i] = value;
+    }
+    this.at = at;
     return column;
   }
 
   // Each number is the difference to the one before.
   times(n: number, from: number): Float64Array {
-    const column = new Float64Array(n);
-    for (let i = 0, t = from; i < n; i++) column[i] = t += this.next();
+    const column = this.column(new Float64Array(n));
+    for (let i = 0, t = from; i < n; i++) column[i] = t += column[i];
     return column;
   }
 }

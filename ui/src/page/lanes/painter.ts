@@ -138,8 +138,7 @@ export class Painter {
         g.font = "12px " + look.font;
       }
       if (high > 10 || lane.cpu % 4 === 0) this.drawName(g, scene.rowName(run, lane.cpu), lane.y);
-      pixels.clear(look.raised);
-      const found = pixels.lane(run, lane.c, scene, look.pixels, a, b, 0, rows);
+      const found = pixels.lane(run, lane.c, scene, look.pixels, look.raised, a, b);
       g.putImageData(pixels.image, left, Math.round(lane.y * scale));
       if (run.to_ns < b) {
         g.fillStyle = look.paper;

@@ -72,7 +72,8 @@ export class Tables {
     names.forEach((name, i) => { if (!place.has(name)) place.set(name, i); });
     const lineOf = lit
       ? Int32Array.from(names, (name, t) => (lit[t] ? place.get(name) ?? t : -1)) : scene.classOf;
-    return tally(run, view.a, view.b, lineOf, names, (who) => scene.nameOf(who)).slice(0, LINES);
+    const part = { run, a: view.a, b: view.b, lineOf, names };
+    return tally(part, LINES, (who) => scene.nameOf(who));
   }
 
   private tally(): void {
