@@ -22,7 +22,7 @@ mod sweep;
 mod table;
 
 pub use cdf::{Between, Cdf, Curve, Ladder, LadderLine, Ladders, Measure};
-pub use lanes::{LaneRecorder, LaneRun, LaneTask, LaneWait, Lanes, LanesData};
+pub use lanes::{LaneIncident, LaneRecorder, LaneRun, LaneTask, LaneWait, Lanes, LanesData};
 pub use matrix::{Choice, Matrix};
 pub use page::{Code, Facts, Page, Part, Section, Tone};
 pub use render::ReportError;

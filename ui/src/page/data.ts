@@ -70,6 +70,12 @@ export interface SweepData {
   lines: SweepLine[];
 }
 
+// What a flight recorder kept a recording for.
+export interface Incident {
+  from_ns: Ns;
+  to_ns: Ns;
+  text: string;
+}
 export interface LaneRun {
   name: string;
   style: number;
@@ -80,7 +86,10 @@ export interface LaneRun {
   focus_ns?: [Ns, Ns];
   events: number;
   rows?: string[];
-  // Columns of numbers, deflated, in base64: crates/report/src/lanes.rs says in which order.
+  incident?: Incident;
+  // Marks for which there was no room.
+  unmarked: number;
+  // Columns of numbers, deflated, in base64: crates/report/src/lanes/pack.rs says which.
   data: string;
 }
 export interface LanesData {

@@ -8,21 +8,24 @@ export interface Made {
   data: uPlot.AlignedData;
 }
 
-// Draws into `.plot` of the figure, anew when the colours change; returns what draws it again.
+// Draws into `.plot` of the figure, anew when the colours change; returns what draws it again. What
+// is folded away is drawn when it is seen.
 export function chart(figure: HTMLElement, make: () => Made | null): () => void {
   const box = one(figure, ".plot");
   const size = () => ({ width: Math.max(220, box.clientWidth), height: box.clientHeight });
   let plot: uPlot | null = null;
   const build = () => {
     plot?.destroy();
+    plot = null;
     box.replaceChildren();
-    const made = make();
+    const made = box.clientWidth > 0 ? make() : null;
     plot = made && new uPlot({ ...size(), ...made.opts }, made.data, box);
   };
   build();
   again(figure, build);
   new ResizeObserver(() => {
-    if (plot && plot.width !== size().width) plot.setSize(size());
+    if (!plot) build();
+    else if (box.clientWidth > 0 && plot.width !== size().width) plot.setSize(size());
   }).observe(box);
   return build;
 }

@@ -24,6 +24,8 @@ export function keys(desk: Desk): void {
     End: () => desk.set(scene.finish - span(), scene.finish),
     n: () => desk.jump(1),
     p: () => desk.jump(-1),
+    m: () => desk.nextMark(1),
+    M: () => desk.nextMark(-1),
     t: () => desk.ownLane(),
     "/": () => desk.search.focus(),
     Escape: () => desk.letGo(),

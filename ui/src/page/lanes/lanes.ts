@@ -9,6 +9,7 @@ import { help } from "./help";
 import { keys } from "./keys";
 import { Legend } from "./legend";
 import { Painter } from "./painter";
+import { type Stop, stops } from "./marks";
 import { longest } from "./part";
 import { pointer } from "./pointer";
 import { type Lane, type Place, Scene } from "./scene";
@@ -49,6 +50,8 @@ export class Desk {
     { className: "status", role: "status", "aria-live": "polite" }, POINT);
   // Place among the longest waits.
   private turn = -1;
+  // The mark that was gone to last.
+  private mark: Stop | null = null;
 
   constructor(readonly figure: HTMLElement, readonly scene: Scene) {
     const label = "Schedule by CPU: " + (figure.dataset.names ?? "") +
@@ -65,8 +68,10 @@ export class Desk {
     this.bar = bar(this);
     this.handle = { onview: null, view: (from, to) => this.place(from, to) };
     const { unused, cpus } = scene;
-    const silent = unused.size
-      ? unused.size + " of " + cpus + " CPUs ran no task and are not drawn." : "";
+    const left = scene.runs.reduce((sum, run) => sum + run.unmarked, 0);
+    const silent = (unused.size
+      ? unused.size + " of " + cpus + " CPUs ran no task and are not drawn." : "") +
+      (left ? " " + left + " losses, throttlings and stolen times are not marked." : "");
     one(figure, ".mount").append(this.bar.element, this.strip, this.stage, this.legend.element,
       this.status, this.tables.seen, el("p", { className: "help unused" }, silent),
       help(figure.id + "-help"), this.tables.list);
@@ -157,6 +162,24 @@ export class Desk {
       told(scene, place));
   }
 
+  // Goes to the next mark behind the middle of the view, or the one before.
+  nextMark(by: number): void {
+    const { scene } = this, { a, b } = scene.view, all = stops(scene);
+    if (!all.length) {
+      this.say("Nothing is marked: no loss, no throttling, no stolen time, no incident.");
+      return;
+    }
+    const here = this.mark ? all.findIndex((one) =>
+      one.from === this.mark?.from && one.to === this.mark.to) : -1;
+    const behind = all.findIndex((one) => one.from > (a + b) / 2);
+    const end = behind < 0 ? all.length : behind;
+    const next = here >= 0 ? here + by : by > 0 ? end : end - 1;
+    const place = (next + all.length) % all.length, stop = all[place];
+    this.mark = stop;
+    this.around(stop.from, stop.to);
+    this.say("Mark " + (place + 1) + " of " + all.length + " · " + stop.text);
+  }
+
   // Brings a wait into view that ended on this CPU, with the span that it led to.
   show(run: Run | undefined, cpu: number, from: number, to: number): void {
     if (!run) return;
@@ -239,10 +262,11 @@ function links(desk: Desk): void {
 
 export async function lanes(figure: HTMLElement, data: LanesData): Promise<LanesView> {
   const runs: Run[] = [];
-  for (const { name, from_ns, to_ns, events, focus_ns, rows, ...packed } of data.runs) {
-    const schedule = await decode({ name, from_ns, to_ns, events, ...packed });
+  for (const packed of data.runs) {
+    const schedule = await decode(packed, data.tasks.length);
     follow(schedule, data.tasks.length);
-    const about = { name, from_ns, to_ns, events, focus_ns, rows };
+    const { name, from_ns, to_ns, events, focus_ns, rows, incident, unmarked } = packed;
+    const about = { name, from_ns, to_ns, events, focus_ns, rows, incident, unmarked };
     runs.push({ ...about, ...schedule, on: false, threads: new Map() });
   }
   const scene = new Scene(data, runs), desk = new Desk(figure, scene);

@@ -2,6 +2,7 @@
 import { el } from "../dom";
 import { again, css } from "../look";
 import type { Desk } from "./lanes";
+import { COLORS, kinds, NAMES } from "./marks";
 import { OTHERS } from "./scene";
 
 export class Legend {
@@ -18,6 +19,7 @@ export class Legend {
       this.key("--c" + OTHERS, text, (k) => paint[k] === OTHERS && used[k] > 0);
     }
     this.waiting = this.key("--ink", "waits");
+    for (const kind of kinds(desk.scene)) this.key(COLORS[kind], NAMES[kind]);
   }
 
   // `mine`: which classes it is of; a key without them is not pressed.

@@ -1,6 +1,7 @@
 // Draws the scene on two canvases: the lanes, and a strip above them with the whole run.
 import { css, ink } from "../look";
 import { arrows, type Inks } from "./arrows";
+import { COLORS, drawMarks, drawStripMarks } from "./marks";
 import { type Label, pixel, Pixels } from "./pixels";
 import { AXIS, DIM, type Place, type Scene } from "./scene";
 import { end } from "./types";
@@ -16,6 +17,7 @@ interface Look extends Inks {
   raise: string;
   pixels: Uint32Array;
   raised: number;
+  marks: typeof COLORS;
 }
 
 function look(): Look {
@@ -25,6 +27,10 @@ function look(): Look {
   return {
     font: css("--sans"), soft: css("--soft"), ink: dark, hair, paper: css("--paper"), raise, dyes,
     pixels: Uint32Array.from(dyes, pixel), raised: pixel(raise),
+    marks: {
+      lost: css(COLORS.lost), throttled: css(COLORS.throttled), stolen: css(COLORS.stolen),
+      incident: css(COLORS.incident),
+    },
   };
 }
 
@@ -95,6 +101,7 @@ export class Painter {
     g.rect(scene.gutter, 0, scene.width - scene.gutter, scene.height - AXIS);
     g.clip();
     labels.forEach(([place, label]) => this.drawLabel(g, place, label));
+    drawMarks(g, scene, look.marks);
     arrows(g, scene, look);
     if (scene.picked) this.outline(g, scene.picked);
     g.restore();
@@ -239,7 +246,9 @@ export class Painter {
         pixels.stack(look.pixels, top, last, 1);
       });
     }
-    context(canvas).putImageData(pixels.image, left, 0);
+    const g = context(canvas), wide = (canvas.width - left) / (finish - begin);
+    g.putImageData(pixels.image, left, 0);
+    drawStripMarks(g, run, look.marks, (t) => left + (t - begin) * wide, rows);
     return canvas;
   }
 }

@@ -105,7 +105,12 @@ export class Pixels {
         if (q - p > 34 * scale && who[i] >= 0) labels.push({ span: i, dye, x: p, wide: q - p });
         continue;
       }
-      for (let col = Math.floor(p); col <= q && col < wide; col++) {
+      const at = Math.floor(p);
+      if (q <= at + 1 && at < wide) {
+        sums.add(at, dye, q - p);
+        continue;
+      }
+      for (let col = at; col <= q && col < wide; col++) {
         sums.add(col, dye, Math.max(0, Math.min(q, col + 1) - Math.max(p, col)));
       }
     }

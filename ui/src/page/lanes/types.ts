@@ -1,4 +1,5 @@
 // Schedules as the lanes draw them: columns of numbers.
+import type { Incident } from "../data";
 
 // Who occupies a span, besides the number of a task.
 export const IDLE = -1, UNKNOWN = -2, WAITS = -3;
@@ -26,12 +27,22 @@ export interface Wakes {
   by: Int32Array;
 }
 
+// What happened beside the schedule; `what`: the lost events, the throttled task.
+export const MARKS = ["lost", "throttled", "stolen"] as const;
+export interface Mark {
+  kind: typeof MARKS[number];
+  from: number;
+  to: number;
+  cpu: number;
+  what: number;
+}
+
 export interface Schedule {
   cpus: Spans[];
   wakes: Wakes;
+  marks: Mark[];
 }
 
-// Something that happened at a time, or during a part, on one CPU or on all.
 export interface Run extends Schedule {
   name: string;
   from_ns: number;
@@ -39,6 +50,8 @@ export interface Run extends Schedule {
   events: number;
   focus_ns?: [number, number];
   rows?: string[];
+  incident?: Incident;
+  unmarked: number;
   // Whether a reader has it in view.
   on: boolean;
   // Lanes of single threads, made when first asked for.

@@ -1,5 +1,6 @@
 // What a span is, in words.
 import { moment, time } from "../units";
+import { during } from "./marks";
 import { meanwhile } from "./part";
 import type { Place, Scene } from "./scene";
 import { end, IDLE, type Run, UNKNOWN, WAITS } from "./types";
@@ -26,21 +27,22 @@ function onCpu(scene: Scene, { lane, span }: Place): Place | null {
 }
 
 export function words(scene: Scene, place: Place): string[] {
-  const { lane: { c, run, cpu }, span } = place, who = c.who[span];
+  const { lane, span } = place, { c, run, cpu } = lane, who = c.who[span];
   const from = c.start[span], ran = end(run, c, span) - from;
   const where = (scene.runs.length > 1 ? run.name + ", " : "") + scene.rowName(run, cpu);
-  const length = time(ran) + " from " + moment(from);
-  if (who === IDLE) return [where + (cpu < 0 ? ": sleeps" : ": idle"), length];
-  if (who === WAITS) return [where + ": waits for a CPU", length];
+  const length = time(ran) + " from " + moment(from), to = from + ran;
+  const marks = during(scene, lane, from, to);
+  if (who === IDLE) return [where + (cpu < 0 ? ": sleeps" : ": idle"), length, ...marks];
+  if (who === WAITS) return [where + ": waits for a CPU", length, ...marks];
   const there = onCpu(scene, place);
   if (c.on && there) return words(scene, there);
-  if (who === UNKNOWN) return [where + ": not recorded who ran", length];
+  if (who === UNKNOWN) return [where + ": not recorded who ran", length, ...marks];
   const lines = [where + ": " + scene.nameOf(who), "ran " + length];
   if (c.wait[span] > 0) {
     lines.push("waited " + time(c.wait[span]) + " before it, " + waker(scene, run, c.wake[span]));
   }
   if (span + 1 < c.n) lines.push(WHY[c.why[span + 1]] ?? WHY[0]);
-  return lines;
+  return [...lines, ...marks];
 }
 
 // What was on the CPU while the task of a span waited for it.
