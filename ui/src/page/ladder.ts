@@ -130,7 +130,8 @@ function marks(f: Frame, rungs: string[], c: LadderLine, shift: number, group: S
   const key = "run v" + hue(c.style);
   c.ns.forEach((v, k) => {
     if (v === null) return;
-    const [low, high] = c.between[k], isOpen = c.open?.[k] ?? false, name = c.name + ", " + rungs[k];
+    const [low, high] = c.between[k], isOpen = c.open?.[k] ?? false;
+    const name = c.name + ", " + rungs[k];
     if (isOpen && low !== null && high !== null) {
       const y = f.inside(f.y(high)), dye = color(c.style);
       group.prepend(svg("rect", {

@@ -4,5 +4,6 @@ mod browser;
 mod data;
 #[path = "../../examples/page.rs"]
 mod example;
+mod lanes;
 mod page;
 mod reading;

@@ -1,5 +1,6 @@
-// How much of each column of pixels each colour has. What is narrower than a column is summed up,
-// and where many spans are in one, by sums made once: the work of a frame is bounded by the picture.
+// Which part of each column of pixels each colour has. What is narrower than one is summed up,
+// and where many spans are in one, by sums made once: the work of a frame is bounded by the
+// picture.
 import { DYES, NONE } from "./scene";
 import { end, find, type Run, type Spans, WAITS } from "./types";
 

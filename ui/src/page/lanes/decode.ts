@@ -1,5 +1,5 @@
-// From columns of numbers to schedules: the other side of crates/report/src/lanes/pack.rs, which says
-// what is in which column. Each event is said by what is known before it.
+// From columns of numbers to schedules: the other side of crates/report/src/lanes/pack.rs, which
+// says what is in which column. Each event is said by what is known before it.
 import type { LaneRun } from "../data";
 import { Column, inflate, Reader } from "./bytes";
 import { type Mark, MARKS, type Schedule, type Spans, UNKNOWN } from "./types";

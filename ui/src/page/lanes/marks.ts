@@ -1,5 +1,6 @@
-// What happened beside the schedule: losses, throttling, stolen time, and the incident for which the
-// recording was kept. Each kind has its place in a lane, so that it is told without colours, too.
+// What happened beside the schedule: losses, throttling, stolen time, and the incident for which
+// the recording was kept. Each kind has its place in a lane, so that it is told without colours,
+// too.
 import { moment, time } from "../units";
 import type { Lane, Scene } from "./scene";
 import type { Mark, Run } from "./types";

@@ -40,7 +40,8 @@ function context(canvas: HTMLCanvasElement): CanvasRenderingContext2D {
   return made;
 }
 
-const digits = (step: number) => Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / 1e9) - 1e-6)));
+const digits = (step: number) =>
+  Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / 1e9) - 1e-6)));
 
 export class Painter {
   private look: Look = look();

@@ -1,5 +1,5 @@
-// What is in a part of a run: how late tasks ran after a wakeup (as `schedlab show --latency` counts
-// it), how long they waited in all, and behind what. Waits count where they end, whole.
+// What is in a part of a run: how late tasks ran after a wakeup (as `schedlab show --latency`
+// counts it), how long they waited in all, and behind what. Waits count where they end, whole.
 import { end, find, type Run, type Spans, WAITS } from "./types";
 
 export interface Wait {

@@ -1,5 +1,5 @@
-// The strip with the whole run: a drag inside the part in view moves it, any other chooses a part, a
-// click goes there.
+// The strip with the whole run: a drag inside the part in view moves it, any other chooses a part,
+// a click goes there.
 import type { Desk } from "./lanes";
 
 const SLIP = 3;

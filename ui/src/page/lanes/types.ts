@@ -11,7 +11,7 @@ export interface Spans {
   who: Int32Array;
   // Why the one before stopped: a number of WHY (words.ts).
   why: Uint8Array;
-  // How long the task waited before it, -1: not at all; and the wakeup that began the wait, -1: none.
+  // How long the task waited before it, -1: not at all; the wakeup that began the wait, -1: none.
   wait: Float64Array;
   wake: Int32Array;
   // Of a thread: the CPU and the span there, -1 where it did not run.
