@@ -77,7 +77,7 @@ fn data_of_a_page_is_what_the_scripts_expect() {
     }
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join(KEPT);
     if std::fs::read_to_string(&kept).unwrap_or_default() != text {
-        let made = schedlab_testing::temp_dir().join("schedlab-sample.ts");
+        let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sample.ts");
         std::fs::write(&made, text).unwrap();
         panic!("{KEPT} is not what the structs give: copy {} there", made.display());
     }
