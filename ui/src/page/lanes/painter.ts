@@ -106,7 +106,6 @@ export class Painter {
     arrows(g, scene, look);
     if (scene.picked) this.outline(g, scene.picked);
     g.restore();
-    this.canvas.dataset.frames = String(Number(this.canvas.dataset.frames ?? 0) + 1);
   }
 
   private drawAxis(g: CanvasRenderingContext2D): void {
