@@ -1,5 +1,7 @@
 // What comes out: the sentences, the ladder, the numbers, and how to set it.
 import { useMemo, useState } from "preact/hooks";
+import type { Between } from "./page/data";
+import { time } from "./page/units";
 import type { Cell, Row, Stage, Study } from "./types";
 import { Widget } from "./widget";
 
@@ -11,7 +13,7 @@ export interface Asked {
 const WORDS = { better: "better", worse: "worse", different: "", "cannot-tell": "cannot tell", same: "same" } as const;
 
 function show(metric: string, value: number): string {
-  if (/^(latency|wait|response|run|behind) /.test(metric)) return Lab.time(value);
+  if (/^(latency|wait|response|run|behind) /.test(metric)) return time(value);
   if (metric === "share" || metric === "busy") return (value * 100).toFixed(1) + " %";
   return value >= 100 ? Math.round(value) + "/s" : value.toPrecision(3) + "/s";
 }
@@ -35,7 +37,7 @@ function ladder(study: Study, subject: string, quantity: string) {
   const stats = ["p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"];
   const cell = (row: Row, stat: string) => row.subjects.find((one) => one.name === subject)?.cells.find((one) => one.metric === quantity + " " + stat);
   const rungs = stats.filter((stat) => study.rows.some((row) => cell(row, stat)));
-  const ends = (found: Cell | undefined) => { const bar = found?.error_bar ?? found?.interval; return [bar?.low ?? null, bar?.high ?? null]; };
+  const ends = (found: Cell | undefined): Between => { const bar = found?.error_bar ?? found?.interval; return [bar?.low ?? null, bar?.high ?? null]; };
   const curves = study.rows.map((row, index) => {
     const cells = rungs.map((stat) => cell(row, stat));
     return {

@@ -3,6 +3,9 @@ import { render } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Answer, type Asked } from "./answer";
 import { ask, enter, get, post } from "./api";
+import type { LanesData } from "./page/data";
+import { redraw } from "./page/look";
+import { time } from "./page/units";
 import { Panel } from "./panel";
 import { Programs, Schedule, Verdict } from "./see";
 import { EMPTY, options, read, write, type View } from "./state";
@@ -16,7 +19,6 @@ const PAUSE = 120;
 const themes = ["auto", "light", "dark"] as const;
 function useTheme() {
   const [theme, set] = useState(() => { try { return localStorage.getItem("schedlab-theme") ?? "auto"; } catch { return "auto"; } });
-  const redraw = () => Lab.redraw.forEach((one) => one.draw());
   useEffect(() => {
     const root = document.documentElement;
     if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
@@ -31,7 +33,7 @@ function useTheme() {
 interface Seen {
   overview: Overview;
   settings: Settings;
-  lanes: unknown;
+  lanes: LanesData;
   version: number;
 }
 
@@ -51,7 +53,7 @@ function useInput(id: string, view: View): [Seen | null, string] {
       try {
         const overview = await get<Overview>(path + "/overview" + query, end.signal);
         const settings = await get<Settings>(path + "/settings", end.signal);
-        const lanes = await get<unknown>(path + "/lanes" + query, end.signal);
+        const lanes = await get<LanesData>(path + "/lanes" + query, end.signal);
         set({ overview, settings, lanes, version: ++version.current });
       } catch (error) {
         if (!end.signal.aborted) fail((error as Error).message);
@@ -155,7 +157,7 @@ function App() {
         <main id="main" tabIndex={-1} class="bench" data-ready={seen ? "yes" : "no"}>
           <div class="top">
             <h1>{seen?.overview.title || view.input}</h1>
-            <p class="subtitle">{seen ? [seen.overview.name, seen.overview.cpus + (seen.overview.cpus === 1 ? " CPU" : " CPUs"), Lab.time(seen.overview.duration_ns), seen.overview.kernel && "Linux " + seen.overview.kernel, view.from && "the part from " + Lab.time(seen.overview.part_ns[0]) + " to " + Lab.time(seen.overview.part_ns[1])].filter(Boolean).join(" · ") : failed ? "" : "is being read …"}</p>
+            <p class="subtitle">{seen ? [seen.overview.name, seen.overview.cpus + (seen.overview.cpus === 1 ? " CPU" : " CPUs"), time(seen.overview.duration_ns), seen.overview.kernel && "Linux " + seen.overview.kernel, view.from && "the part from " + time(seen.overview.part_ns[0]) + " to " + time(seen.overview.part_ns[1])].filter(Boolean).join(" · ") : failed ? "" : "is being read …"}</p>
             {failed && <p class="warn" role="alert">{failed}</p>}
           </div>
           {seen && (

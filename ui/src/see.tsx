@@ -1,4 +1,6 @@
 // What is in an input: the answer, the longest waits, the schedule, the programs.
+import type { LanesData } from "./page/data";
+import { time } from "./page/units";
 import type { Overview, Program } from "./types";
 import { Widget } from "./widget";
 
@@ -26,7 +28,7 @@ export function Verdict({ overview, version }: { overview: Overview; version: nu
   );
 }
 
-export function Schedule({ lanes, overview, part, setPart }: { lanes: unknown; overview: Overview; part: boolean; setPart: (from: string, to: string) => void }) {
+export function Schedule({ lanes, overview, part, setPart }: { lanes: LanesData; overview: Overview; part: boolean; setPart: (from: string, to: string) => void }) {
   const view = () => {
     const figure = document.getElementById("lanes")!;
     setPart(figure.dataset.from + "ns", figure.dataset.to + "ns");
@@ -46,7 +48,7 @@ export function Schedule({ lanes, overview, part, setPart }: { lanes: unknown; o
 
 export function Programs({ overview, choose }: { overview: Overview; choose: (target: string) => void }) {
   const busy = overview.programs.filter(isBusy), rest = overview.programs.filter((one) => !isBusy(one));
-  const number = (ns: number | undefined) => (ns === undefined ? "–" : Lab.time(ns));
+  const number = (ns: number | undefined) => (ns === undefined ? "–" : time(ns));
   const table = (programs: Program[], label: string) => (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
       <table class="data">

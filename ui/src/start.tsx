@@ -1,6 +1,7 @@
 // The first view: what can be opened.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, post } from "./api";
+import { time } from "./page/units";
 import type { Inputs, Listed } from "./types";
 
 export function Start({ inputs, refresh, open }: { inputs: Inputs; refresh: () => void; open: (name: string) => void }) {
@@ -35,7 +36,7 @@ export function Start({ inputs, refresh, open }: { inputs: Inputs; refresh: () =
     <li key={one.id}>
       <button type="button" class="open" onClick={() => open(one.id)}>
         <b>{one.name}</b>
-        {one.longest_wait_ns !== undefined && <span class="num">longest wait {Lab.time(one.longest_wait_ns)}</span>}
+        {one.longest_wait_ns !== undefined && <span class="num">longest wait {time(one.longest_wait_ns)}</span>}
         <small>{one.about || "is being looked at …"}</small>
       </button>
     </li>

@@ -1,43 +1,48 @@
-// A figure that static pages have, too: its data is put into it, and the same script draws it.
+// A figure that static pages have, too, drawn by the same code from data of the server.
 import { useEffect, useRef } from "preact/hooks";
+import type { LadderData, LanesData } from "./page/data";
+import { el } from "./page/dom";
+import { ladder } from "./page/ladder";
+import { lanes, type LanesView } from "./page/lanes/lanes";
+import "./page/page.css";
 
-interface Props {
-  kind: "ladder" | "lanes";
-  id: string;
-  title: string;
-  names: string;
-  data: unknown;
+type Props = { id: string; title: string; names: string } & (
+  | { kind: "ladder"; data: LadderData }
+  | { kind: "lanes"; data: LanesData; ready?: (view: LanesView) => void }
+);
+
+// The figure without what is drawn into it.
+function empty({ kind, id, title, names }: Props): HTMLElement {
+  const inner = el("div", { className: kind === "lanes" ? "mount" : "plot" });
+  if (kind === "ladder") {
+    inner.setAttribute("role", "img");
+    inner.setAttribute("aria-label", title);
+  }
+  const figure = el("figure", { className: kind, id }, inner);
+  figure.dataset.names = names;
+  return figure;
 }
 
-export function Widget({ kind, id, title, names, data }: Props) {
+async function draw(figure: HTMLElement, props: Props): Promise<void> {
+  try {
+    if (props.kind === "ladder") ladder(figure, props.data);
+    else {
+      const view = await lanes(figure, props.data);
+      props.ready?.(view);
+    }
+    figure.dataset.ready = "yes";
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    figure.append(el("p", { className: "warn" }, "This cannot be drawn here (" + why + ")."));
+  }
+}
+
+export function Widget(props: Props) {
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    const figure = document.createElement("figure");
-    figure.className = kind;
-    figure.id = id;
-    figure.dataset.names = names;
-    const inner = document.createElement("div");
-    inner.className = kind === "lanes" ? "mount" : "plot";
-    if (kind === "ladder") {
-      inner.setAttribute("role", "img");
-      inner.setAttribute("aria-label", title);
-    }
-    const given = document.createElement("script");
-    given.type = "application/json";
-    given.textContent = JSON.stringify(data);
-    figure.append(inner, given);
-    place.current!.replaceChildren(figure);
-    const failed = (error: unknown) => {
-      const said = document.createElement("p");
-      said.className = "warn";
-      said.textContent = "This cannot be drawn here (" + (error instanceof Error ? error.message : String(error)) + ").";
-      figure.append(said);
-    };
-    try {
-      void Promise.resolve(Lab[kind](figure)).then(() => { figure.dataset.ready = "yes"; }, failed);
-    } catch (error) {
-      failed(error);
-    }
-  }, [kind, id, data]);
+    const figure = empty(props);
+    place.current?.replaceChildren(figure);
+    void draw(figure, props);
+  }, [props.kind, props.id, props.data]);
   return <div ref={place} />;
 }

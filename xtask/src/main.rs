@@ -73,8 +73,8 @@ enum Chore {
         #[arg(long)]
         write: bool,
     },
-    /// Builds the page of the workbench from ui/ and compares it with crates/ui/assets (needs npm
-    /// 11 and node 20)
+    /// Builds the workbench and the script of static pages from ui/ and compares them with
+    /// crates/ui/assets and crates/report/assets (needs npm 11 and node 20)
     Ui {
         /// Replace it
         #[arg(long)]

@@ -1,36 +1,41 @@
-//! `cargo xtask ui`: builds the page of the workbench from its sources in `ui/` and compares it
-//! with what is checked in, which the program has inside.
+//! `cargo xtask ui`: builds the page of the workbench and the script of static pages from their
+//! sources in `ui/` and compares them with what is checked in, which the program has inside.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// What the build gives, below [`KEPT`].
-const FILES: [&str; 3] = ["index.html", "workbench.css", "workbench.js"];
-/// Where it is checked in.
-const KEPT: &str = "crates/ui/assets";
+/// What the build gives, and where it is checked in.
+const FILES: [(&str, &str); 6] = [
+    ("index.html", "crates/ui/assets/index.html"),
+    ("workbench.css", "crates/ui/assets/workbench.css"),
+    ("workbench.js", "crates/ui/assets/workbench.js"),
+    ("page/page.css", "crates/report/assets/page.css"),
+    ("page/page.js", "crates/report/assets/page.js"),
+    ("page/uPlot-LICENSE", "crates/report/assets/uPlot-LICENSE"),
+];
 
 /// Builds, compares, and with `--write` replaces the files.
 pub(crate) fn command(write: bool) -> Result<ExitCode> {
     let root = crate::tree::root();
     let mut good = true;
-    for (name, built) in FILES.iter().zip(build(&root)?) {
-        let path = root.join(KEPT).join(name);
+    for ((_, file), built) in FILES.iter().zip(build(&root)?) {
+        let path = root.join(file);
         let kept = std::fs::read(&path).unwrap_or_default();
         if kept == built {
-            println!("{KEPT}/{name} is what ui/ gives, byte for byte ({} bytes)", built.len());
+            println!("{file} is what ui/ gives, byte for byte ({} bytes)", built.len());
         } else if write {
-            std::fs::write(&path, &built).with_context(|| format!("writing {KEPT}/{name}"))?;
-            println!("{KEPT}/{name} written: {} bytes, {} before", built.len(), kept.len());
+            std::fs::write(&path, &built).with_context(|| format!("writing {file}"))?;
+            println!("{file} written: {} bytes, {} before", built.len(), kept.len());
         } else {
-            println!("{KEPT}/{name} is not what ui/ gives: run `cargo xtask ui --write`");
+            println!("{file} is not what ui/ gives: run `cargo xtask ui --write`");
             good = false;
         }
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Builds the page; returns the content of [`FILES`]. The packages are those of the lock file,
+/// Builds the pages; returns the content of [`FILES`]. The packages are those of the lock file,
 /// whose scripts are not run.
 fn build(root: &Path) -> Result<Vec<Vec<u8>>> {
     let folder = root.join("ui");
@@ -47,7 +52,7 @@ fn build(root: &Path) -> Result<Vec<Vec<u8>>> {
         .current_dir(&folder)
         .args(["run", "build"])
         .env("SCHEDLAB_UI_OUT", out.path()))?;
-    let read = |name: &&str| {
+    let read = |(name, _): &(&str, &str)| {
         std::fs::read(out.path().join(name)).with_context(|| format!("{name} was not built"))
     };
     FILES.iter().map(read).collect()
@@ -64,7 +69,7 @@ fn run(command: &mut Command) -> Result<()> {
             String::from_utf8_lossy(&output.stderr)
         ),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
-            "npm is missing: it builds the page of the workbench from ui/. Nothing else of \
+            "npm is missing: it builds the pages from ui/. Nothing else of \
              schedlab needs it"
         ),
         Err(error) => Err(error).context(what),
@@ -82,9 +87,9 @@ mod tests {
         let root = crate::tree::root();
         match build(&root) {
             Ok(built) => {
-                for (name, built) in FILES.iter().zip(built) {
-                    let kept = std::fs::read(root.join(KEPT).join(name)).unwrap();
-                    assert!(kept == built, "{name}: run `cargo xtask ui --write`");
+                for ((_, file), built) in FILES.iter().zip(built) {
+                    let kept = std::fs::read(root.join(file)).unwrap();
+                    assert!(kept == built, "{file}: run `cargo xtask ui --write`");
                 }
             }
             Err(error) => {

@@ -25,9 +25,14 @@ pub(crate) fn json(data: &impl Serialize) -> Result<String, serde_json::Error> {
 
 /// Deflated (RFC 1951), then base64.
 pub(crate) fn packed(bytes: &[u8]) -> String {
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(7));
+    base64(&deflated(bytes, 7))
+}
+
+/// Deflated, with an effort from 1 to 9.
+pub(crate) fn deflated(bytes: &[u8], effort: u32) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(effort));
     let deflated = encoder.write_all(bytes).and_then(|()| encoder.finish());
-    base64(&deflated.expect("memory can be written to"))
+    deflated.expect("memory can be written to")
 }
 
 fn base64(bytes: &[u8]) -> String {

@@ -1,6 +1,12 @@
 //! What ran where: the schedule of every CPU, packed for the page's own widget.
 
-use crate::embed::{packed, varint};
+mod marks;
+mod pack;
+
+use crate::embed::packed;
+pub use marks::LaneIncident;
+use marks::Marks;
+use pack::Packer;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
 use serde::Serialize;
 
@@ -15,7 +21,7 @@ pub struct Lanes {
     pub own: Vec<TaskId>,
 }
 
-/// Lanes as the widget reads them (`assets/lanes.js`).
+/// Lanes as the widget reads them (`ui/src/page/lanes/decode.ts`).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct LanesData<'a> {
     /// Name and class of each task.
@@ -93,20 +99,23 @@ pub struct LaneRun {
     /// Names of the rows; the others are `CPU n`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<String>,
+    /// What the recording was kept for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incident: Option<LaneIncident>,
+    /// Losses, throttling and stolen times that there was no room to mark.
+    pub unmarked: u64,
     data: String,
 }
 
 /// Writes down a schedule as it happens, up to a number of events; what comes after is not shown,
-/// and the page says so.
-///
-/// The bytes: for each CPU the number of spans, then column by column: start (difference to the one
-/// before), occupant (0 unknown, 1 idle, 2 + task), and why the occupant before stopped. Then the
-/// wakeups: number, time differences, CPUs, tasks, wakers (0 unknown, 1 interrupt, 2 softirq, 3 +
-/// task). All numbers are varints.
+/// and the page says so. The bytes: `lanes/pack.rs`, then `lanes/marks.rs`.
 #[derive(Clone, Debug)]
 pub struct LaneRecorder {
-    cpus: Vec<Cpu>,
-    wakes: Wakes,
+    /// Occupant of each CPU before the window, as far as it is known.
+    before: Vec<u64>,
+    packer: Packer,
+    marks: Marks,
+    incident: Option<LaneIncident>,
     from: Ns,
     limit: u64,
     events: u64,
@@ -115,27 +124,6 @@ pub struct LaneRecorder {
     now: Ns,
     late: bool,
     focus: Option<[Ns; 2]>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Cpu {
-    spans: u64,
-    last: Ns,
-    starts: Vec<u8>,
-    who: Vec<u8>,
-    why: Vec<u8>,
-    /// Occupant before the window.
-    before: u64,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Wakes {
-    count: u64,
-    last: Ns,
-    at: Vec<u8>,
-    cpus: Vec<u8>,
-    tasks: Vec<u8>,
-    wakers: Vec<u8>,
 }
 
 const fn occupant(task: Option<TaskId>) -> u64 {
@@ -163,8 +151,10 @@ impl LaneRecorder {
     /// For `cpus` CPUs, from `from` on, `limit` events at most.
     pub fn new(cpus: usize, from: Ns, limit: u64) -> LaneRecorder {
         LaneRecorder {
-            cpus: vec![Cpu::default(); cpus],
-            wakes: Wakes::default(),
+            before: vec![0; cpus],
+            packer: Packer::new(cpus),
+            marks: Marks::default(),
+            incident: None,
             from,
             limit,
             events: 0,
@@ -191,7 +181,13 @@ impl LaneRecorder {
 
     /// A CPU that has not switched yet is idle: a simulation begins so, a recording does not say.
     pub fn idle_at_first(mut self) -> LaneRecorder {
-        self.cpus.iter_mut().for_each(|cpu| cpu.before = occupant(None));
+        self.before.fill(occupant(None));
+        self
+    }
+
+    /// Marks what the recording was kept for.
+    pub fn caught(mut self, incident: Option<LaneIncident>) -> LaneRecorder {
+        self.incident = incident;
         self
     }
 
@@ -202,28 +198,14 @@ impl LaneRecorder {
     }
 
     /// Closes a run of this length.
-    pub fn finish(mut self, name: &str, style: usize, whole: Ns) -> LaneRun {
+    pub fn finish(self, name: &str, style: usize, whole: Ns) -> LaneRun {
         let to = self.ended.unwrap_or(whole.max(self.now));
-        let mut bytes = Vec::new();
-        for cpu in &mut self.cpus {
-            // A CPU that never switched was one thing all the time.
-            if cpu.spans == 0 {
-                let before = cpu.before;
-                cpu.push(Ns::ZERO, before, 0);
-            }
-            varint(&mut bytes, cpu.spans);
-            for column in [&cpu.starts, &cpu.who, &cpu.why] {
-                bytes.extend_from_slice(column);
-            }
-        }
-        varint(&mut bytes, self.wakes.count);
-        for column in [&self.wakes.at, &self.wakes.cpus, &self.wakes.tasks, &self.wakes.wakers] {
-            bytes.extend_from_slice(column);
-        }
+        let mut bytes = self.packer.finish(&self.before);
+        self.marks.finish(self.from, to, &mut bytes);
         LaneRun {
             name: name.to_owned(),
             style,
-            cpus: self.cpus.len(),
+            cpus: self.before.len(),
             from_ns: self.from,
             to_ns: to,
             whole_ns: whole.max(to),
@@ -231,48 +213,40 @@ impl LaneRecorder {
             focus_ns: self.focus,
             events: self.events,
             rows: self.rows,
+            incident: self.incident,
+            unmarked: self.marks.left,
             data: packed(&bytes),
         }
     }
 
     fn switch(&mut self, cpu: CpuId, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
-        let (at, from) = (self.now, self.from);
-        let Some(cpu) = self.cpus.get_mut(cpu.index()) else { return };
-        if at < from {
-            cpu.before = occupant(next);
+        let (at, cpu) = (self.now, cpu.index());
+        let Some(before) = self.before.get_mut(cpu) else { return };
+        if at < self.from {
+            *before = occupant(next);
             return;
         }
-        if cpu.spans == 0 {
-            // The first switch tells who ran before it.
-            cpu.push(Ns::ZERO, occupant(prev), 0);
-        }
-        cpu.push(at - from, occupant(next), why(state));
+        // The first switch tells who ran before it.
+        self.packer.switch((at - self.from).0, cpu, occupant(prev), occupant(next), why(state));
         self.events += 1;
     }
 
     fn wake(&mut self, cpu: CpuId, task: TaskId, waker: u64) {
+        if self.now < self.from || cpu.index() >= self.before.len() {
+            return;
+        }
+        let at = (self.now - self.from).0;
+        self.packer.wake(at, cpu.index(), u64::from(task.0), waker);
+        self.events += 1;
+    }
+
+    fn lost(&mut self, cpu: CpuId, count: u64) {
+        let Some(before) = self.before.get(cpu.index()) else { return };
         if self.now < self.from {
             return;
         }
-        let at = self.now - self.from;
-        let wakes = &mut self.wakes;
-        varint(&mut wakes.at, at.saturating_sub(wakes.last).0);
-        varint(&mut wakes.cpus, cpu.index() as u64);
-        varint(&mut wakes.tasks, u64::from(task.0));
-        varint(&mut wakes.wakers, waker);
-        wakes.count += 1;
-        wakes.last = at;
-        self.events += 1;
-    }
-}
-
-impl Cpu {
-    fn push(&mut self, at: Ns, who: u64, why: u64) {
-        varint(&mut self.starts, at.saturating_sub(self.last).0);
-        varint(&mut self.who, who);
-        varint(&mut self.why, why);
-        self.spans += 1;
-        self.last = at;
+        self.packer.lost((self.now - self.from).0, cpu.index(), *before);
+        self.marks.lost(self.now, cpu, count);
     }
 }
 
@@ -302,11 +276,12 @@ impl EventSink for LaneRecorder {
             EventKind::New { task, parent } => {
                 self.wake(event.cpu, task, parent.map_or(0, |task| 3 + u64::from(task.0)));
             }
-            EventKind::Lost { .. } if event.at >= self.from => {
-                // It is not known who runs until the next switch.
-                if let Some(cpu) = self.cpus.get_mut(event.cpu.index()) {
-                    cpu.push(event.at - self.from, 0, 0);
-                }
+            // It is not known who runs until the next switch.
+            EventKind::Lost { count } => self.lost(event.cpu, count),
+            EventKind::Throttle { task } => self.marks.throttled(self.now, event.cpu, task),
+            EventKind::Unthrottle { task } => self.marks.released(self.now, task, self.from),
+            EventKind::Steal { ns } if self.now >= self.from => {
+                self.marks.stolen(self.now, event.cpu, ns);
             }
             _ => {}
         }
@@ -321,21 +296,6 @@ mod tests {
         let (prev, next) = (prev.map(TaskId), next.map(TaskId));
         let kind = EventKind::Switch { prev, prev_state: PrevState::Sleeping, next };
         SchedEvent { at: Ns(at), cpu: CpuId(0), kind }
-    }
-
-    #[test]
-    fn columns_of_a_short_schedule() {
-        let mut lanes = LaneRecorder::new(1, Ns::ZERO, 100);
-        lanes.event(&switch(100, None, Some(0)));
-        let kind = EventKind::Wake { task: TaskId(1), waker: Waker::Task(TaskId(0)) };
-        lanes.event(&SchedEvent { at: Ns(150), cpu: CpuId(0), kind });
-        lanes.event(&switch(300, Some(0), Some(1)));
-        assert_eq!(lanes.cpus[0].starts, [0, 100, 0xc8, 1], "0, +100, +200");
-        assert_eq!(lanes.cpus[0].who, [1, 2, 3], "idle, task 0, task 1");
-        assert_eq!(lanes.cpus[0].why, [0, 3, 3]);
-        assert_eq!((&lanes.wakes.tasks[..], &lanes.wakes.wakers[..]), (&[1][..], &[3][..]));
-        let run = lanes.finish("x", 1, Ns(1_000));
-        assert_eq!((run.to_ns, run.whole_ns, run.events), (Ns(1_000), Ns(1_000), 3));
     }
 
     #[test]
@@ -365,7 +325,7 @@ mod tests {
     fn a_window_begins_with_who_ran_before_it() {
         let mut lanes = LaneRecorder::new(2, Ns(50), 100);
         lanes.event(&switch(10, None, Some(4)));
-        assert_eq!(lanes.cpus[0].before, 6);
+        assert_eq!(lanes.before[0], 6);
         let run = lanes.finish("x", 1, Ns(100));
         assert_eq!((run.from_ns, run.to_ns), (Ns(50), Ns(100)));
     }

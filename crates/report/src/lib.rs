@@ -22,10 +22,10 @@ mod sweep;
 mod table;
 
 pub use cdf::{Between, Cdf, Curve, Ladder, LadderLine, Ladders, Measure};
-pub use lanes::{LaneRecorder, LaneRun, LaneTask, LaneWait, Lanes, LanesData};
+pub use lanes::{LaneIncident, LaneRecorder, LaneRun, LaneTask, LaneWait, Lanes, LanesData};
 pub use matrix::{Choice, Matrix};
 pub use page::{Code, Facts, Page, Part, Section, Tone};
-pub use render::{ReportError, WIDGET_STYLE, WIDGETS};
+pub use render::ReportError;
 pub use series::{Series, Trace};
 pub use sweep::{Sweep, SweepLine, SweepScale};
 pub use table::{Cell, Column, Table};

@@ -11,24 +11,9 @@ use schedlab_model::Ns;
 use std::hash::{Hash, Hasher};
 
 const PAGE: &str = include_str!("../assets/page.html");
-const STYLE: &str =
-    concat!(include_str!("../assets/uPlot.min.css"), include_str!("../assets/page.css"));
-const SCRIPTS: [&str; 5] = [
-    include_str!("../assets/uPlot.iife.min.js"),
-    include_str!("../assets/charts.js"),
-    include_str!("../assets/window.js"),
-    include_str!("../assets/lanes.js"),
-    include_str!("../assets/page.js"),
-];
-/// What a page draws with, for the workbench: `Lab`, with the ladder of percentiles and the lanes.
-/// A classic script, without uPlot.
-pub const WIDGETS: &str = concat!(
-    include_str!("../assets/charts.js"),
-    include_str!("../assets/window.js"),
-    include_str!("../assets/lanes.js"),
-);
-/// How a page looks, for the workbench.
-pub const WIDGET_STYLE: &str = include_str!("../assets/page.css");
+/// Built from `ui/src/page` (`cargo xtask ui`), with uPlot inside.
+const STYLE: &str = include_str!("../assets/page.css");
+const SCRIPT: &str = include_str!("../assets/page.js");
 const LICENCE: &str = include_str!("../assets/uPlot-LICENSE");
 
 /// Why there is no page.
@@ -75,7 +60,7 @@ impl Page {
             footer => self.footer.as_str(),
             licence => LICENCE,
             style => Value::from_safe_string(STYLE.to_owned()),
-            scripts => SCRIPTS.map(|script| Value::from_safe_string(script.to_owned())),
+            script => Value::from_safe_string(SCRIPT.to_owned()),
         };
         Ok(environment.get_template("page.html")?.render(whole)?)
     }

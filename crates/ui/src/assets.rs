@@ -10,8 +10,8 @@ pub(crate) struct Asset {
     pub(crate) text: &'static str,
 }
 
-/// Every file: what `ui/` gives (`cargo xtask ui`), and what static pages draw with.
-const ASSETS: [Asset; 5] = [
+/// Every file: what `ui/` gives (`cargo xtask ui`).
+const ASSETS: [Asset; 3] = [
     Asset { path: "/", kind: "text/html", text: include_str!("../assets/index.html") },
     Asset {
         path: "/workbench.js",
@@ -23,8 +23,6 @@ const ASSETS: [Asset; 5] = [
         kind: "text/css",
         text: include_str!("../assets/workbench.css"),
     },
-    Asset { path: "/widgets.js", kind: "text/javascript", text: schedlab_report::WIDGETS },
-    Asset { path: "/widgets.css", kind: "text/css", text: schedlab_report::WIDGET_STYLE },
 ];
 
 /// Returns the file at an address, which has no query.

@@ -20,7 +20,7 @@ pub(crate) fn browser() -> Option<&'static str> {
 }
 
 /// 2 CPUs, 3 tasks, 400 switches; task 1 wakes task 2 each time.
-fn lanes(tasks: [&str; 3]) -> Lanes {
+pub(crate) fn lanes(tasks: [&str; 3]) -> Lanes {
     let run = |name: &str, style: usize, pace: u64| {
         let mut recorder = LaneRecorder::new(2, Ns::ZERO, 100_000);
         let mut on = [None; 2];
@@ -47,7 +47,7 @@ fn lanes(tasks: [&str; 3]) -> Lanes {
 }
 
 /// A page with every kind of part, all text of which is `text`.
-fn page(text: &str) -> Page {
+pub(crate) fn page(text: &str) -> Page {
     let owned = || text.to_owned();
     let buckets = |scale: u64| (1..300).map(|i| (Ns(i * i * scale), 3_000 / i)).collect::<Vec<_>>();
     let curve = |style: usize, scale| Curve::of_buckets(text, style, &buckets(scale)).unwrap();

@@ -38,7 +38,7 @@ fn text_is_escaped_everywhere() {
     page.push(section);
     let html = page.render().unwrap();
     assert!(!html.contains("<img"));
-    assert_eq!(html.matches("</script>").count(), 6, "five scripts and the data of the lanes");
+    assert_eq!(html.matches("</script>").count(), 2, "the script and the data of the lanes");
 }
 
 #[test]

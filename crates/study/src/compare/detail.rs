@@ -18,8 +18,8 @@ use schedlab_trace::import::Purpose;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Events of all schedules of a page together: about 4 bytes each in the file.
-pub(crate) const EVENTS: u64 = 600_000;
+/// Events of all schedules of a page together: about 3 bytes each in the file.
+pub(crate) const EVENTS: u64 = 1_000_000;
 /// A schedule of fewer events than this shows too little.
 const LEAST: u64 = 20_000;
 /// Colour and dashes of the recording; rows follow.

@@ -12,8 +12,8 @@ use crate::view::spaced;
 use schedlab_model::text::shown;
 use schedlab_model::{EventSink, Ns, TaskId};
 use schedlab_report::{
-    Cdf, Cell, Column, Curve, Facts, Ladders, LaneRun, LaneTask, LaneWait, Lanes, Measure, Page,
-    Section, Table,
+    Cdf, Cell, Column, Curve, Facts, Ladders, LaneIncident, LaneRun, LaneTask, LaneWait, Lanes,
+    Measure, Page, Section, Table,
 };
 use schedlab_trace::analysis::follow::Followed;
 use schedlab_trace::analysis::runqueue::RunQueue;
@@ -110,6 +110,12 @@ pub(crate) fn observed(
         vcpus: Vec::new(),
     };
     let mut observer = Observer::new(&keep);
+    let marked = incident.map(|incident| LaneIncident {
+        from_ns: incident.from(),
+        to_ns: incident.to().min(recording.duration),
+        text: incident.sentence(recording),
+    });
+    observer.lanes = observer.lanes.caught(marked);
     for event in recording.events.iter().take_while(|event| event.at <= to) {
         summary.event(event);
         observer.event(event);

@@ -205,7 +205,8 @@ fn two_hundred_changes_end_in_one_answer() {
     let after = browser.run(&tab, nodes).as_u64().unwrap();
     assert!(after < before + before / 5, "{before} elements, then {after}");
     // The lanes' legend and canvas, and one ladder.
-    let redrawn = browser.run(&tab, "Lab.redraw.length").as_u64().unwrap();
+    let count = "Number(document.documentElement.dataset.redrawn)";
+    let redrawn = browser.run(&tab, count).as_u64().unwrap();
     assert!(redrawn < 30, "{redrawn} things are drawn again");
 }
 

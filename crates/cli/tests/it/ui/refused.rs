@@ -121,7 +121,7 @@ fn what_is_too_large_or_no_question_is_refused() {
 #[test]
 fn the_page_keeps_to_itself() {
     let server = Server::new(&[]);
-    for path in ["/", "/workbench.js", "/workbench.css", "/widgets.js", "/widgets.css"] {
+    for path in ["/", "/workbench.js", "/workbench.css"] {
         let host = format!("Host: 127.0.0.1:{}\r\n", server.port);
         let answered = server.raw(&format!("GET {path} HTTP/1.1\r\n{host}"), b"");
         assert_eq!(answered.status, 200, "{path}");
