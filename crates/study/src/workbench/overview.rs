@@ -39,6 +39,8 @@ pub struct InputsOutput {
     pub serve: Option<String>,
     /// The scenarios of the gallery.
     pub gallery: Vec<ListedInput>,
+    /// Whether the machine is watched: `schedlab ui --live`.
+    pub live: bool,
 }
 
 /// Something that can be opened.
@@ -196,7 +198,7 @@ pub struct Look {
 
 impl Opened {
     /// Returns what the look is at, and the server.
-    fn scope(&self, look: &Look) -> Result<(Scope, Option<ShownServer>), StudyError> {
+    pub(super) fn scope(&self, look: &Look) -> Result<(Scope, Option<ShownServer>), StudyError> {
         let options = ShowOptions {
             serve: look.serve.clone(),
             from: look.from,
