@@ -48,7 +48,7 @@ export function Lessons({ lessons, open }: { lessons: Lesson[]; open: (lesson: L
       <p class="lead">From 2.4 to EEVDF: each lesson is a scenario with two sliders and one question.</p>
       <ol class="inputs grid">{lessons.filter((one) => one.scenario).map((one) => (
         <li key={one.number}><button type="button" class="open" onClick={() => open(one)}>
-          <Thumb id={"g:" + one.scenario} name={one.title} /><b>{one.number}. {one.title}</b><small>{one.question[0]?.toUpperCase()}{one.question.slice(1)}</small>
+          <Thumb id={"g:" + one.scenario} name={one.title} /><b>{one.number}. {one.title}</b><small><Prose text={one.question ? one.question[0].toUpperCase() + one.question.slice(1) : one.text[0] ?? ""} /></small>
         </button></li>
       ))}</ol>
       {lessons.some((one) => !one.scenario) && <details class="fold"><summary>Lessons without a slider</summary>{lessons.filter((one) => !one.scenario).map((one) => <div key={one.number}><h3>{one.number}. {one.title}</h3>{one.text.map((text) => <p><Prose text={text} /></p>)}{one.command && <figure class="code"><pre tabIndex={0}>{one.command}</pre></figure>}</div>)}</details>}

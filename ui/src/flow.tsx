@@ -38,7 +38,10 @@ function columns(flow: Flow, edges: FlowEdge[]): number[] {
 
 function Graph({ flow, choose, known }: { flow: Flow; choose: (name: string) => void; known: (name: string) => boolean }) {
   const edges = arrows(flow), level = columns(flow, edges);
-  const levels = [...new Set(level)].sort((a, b) => a - b), rows = levels.map((one) => level.map((_, place) => place).filter((place) => level[place] === one));
+  // A program that exchanges messages with itself alone has no arrow; it is in the table.
+  const alone = (place: number) => edges.length > 0 && !edges.some((one) => one.from === place || one.to === place);
+  const drawn = level.map((_, place) => place).filter((place) => !alone(place));
+  const levels = [...new Set(drawn.map((place) => level[place]))].sort((a, b) => a - b), rows = levels.map((one) => drawn.filter((place) => level[place] === one));
   const w = 168, h = 50, gap = 150, tall = Math.max(...rows.map((row) => row.length)) * 84, W = Math.max(1, levels.length) * w + (levels.length - 1) * gap, H = Math.max(84, tall);
   const at = (place: number) => {
     const column = levels.indexOf(level[place]), row = rows[column], step = H / row.length;
@@ -52,8 +55,8 @@ function Graph({ flow, choose, known }: { flow: Flow; choose: (name: string) => 
   };
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Graph of messages">
-      <svg class="graph" viewBox={`-2 -12 ${W + 4} ${H + 24}`} style={{ minWidth: Math.min(W, 900) * 0.75 + "px" }} role="group" aria-label="Which task works for which">
-        <defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0,0L8,4L0,8z" /></marker></defs>
+      <svg class="graph" viewBox={`-2 -12 ${W + 4} ${H + 24}`} style={{ width: W + 4 + "px", minWidth: Math.min(W, 900) * 0.75 + "px" }} role="group" aria-label="Which task works for which">
+        <defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="11" markerHeight="11" markerUnits="userSpaceOnUse" orient="auto-start-reverse"><path d="M0,0L8,4L0,8z" /></marker></defs>
         {edges.map((edge) => {
           const a = at(edge.from), b = at(edge.to), right = b.x > a.x, same = b.x === a.x, shift = edge.from < edge.to ? -9 : 9;
           const x1 = same ? a.x + w : a.x + (right ? w : 0), x2 = same ? b.x + w : b.x + (right ? 0 : w), y1 = a.y + h / 2 + shift, y2 = b.y + h / 2 + shift;
@@ -64,7 +67,7 @@ function Graph({ flow, choose, known }: { flow: Flow; choose: (name: string) => 
               {edge.longest_queue_bytes !== undefined && <title>{say(edge)}</title>}</g>
           );
         })}
-        {level.map((_, place) => {
+        {drawn.map((place) => {
           const { x, y } = at(place), node = flow.nodes[place], press = known(node.name);
           return (
             <g key={place} class={node.serves ? "node serves" : "node"} role={press ? "button" : "img"} tabIndex={press ? 0 : undefined} aria-label={about(place)} onClick={() => press && choose(node.name)}
@@ -124,7 +127,7 @@ export function Messages({ id, query, choose, known, part }: { id: string; query
     <section aria-labelledby="flow" data-ready={flow ? "yes" : "no"}>
       <h2 id="flow">Which task works for which</h2>
       {failed && <p class="warn" role="alert">{failed}</p>}
-      {flow?.missing && <p class="lead">Not known here: {flow.missing}. <code>schedlab record --messages</code> records it.</p>}
+      {flow?.missing && <p class="lead">Not known here: {flow.missing}.</p>}
       {flow && !flow.missing && flow.edges.length === 0 && <p class="lead">No task sent anything that another one received.</p>}
       {flow && flow.edges.length > 0 && (
         <>
@@ -137,7 +140,7 @@ export function Messages({ id, query, choose, known, part }: { id: string; query
           </details>
           {flow.requests.length > 0 && <h3>One request, from process to process</h3>}
           {flow.requests.map((request) => <Request key={request.which} request={request} part={part} />)}
-          {flow.requests.length > 0 && <ul class="legend" aria-label="What the colours mean">{KINDS.map(([key, word]) => <li key={key}><span><i class={"key " + key} />{word}</span></li>)}</ul>}
+          {flow.requests.length > 0 && <ul class="colours" aria-label="What the colours mean">{KINDS.map(([key, word]) => <li key={key}><span><i class={"key " + key} />{word}</span></li>)}</ul>}
           {flow.notes.map((note) => <p class="lead">{note}</p>)}
         </>
       )}

@@ -194,7 +194,7 @@ function App() {
                 <Search state={searching.state} view={view} update={update} stop={searching.stop} />
                 {other && <Beside id={id} other={other} overview={seen.overview} query={part && "&" + part} />}
                 <Schedule lanes={seen.lanes} overview={seen.overview} part={view.from !== ""} setPart={(from, to) => update({ from, to })} />
-                <Messages id={id} query={part} choose={selected} known={(name) => seen.overview.programs.some((one) => one.name === name)} part={(from, to) => update({ from, to })} />
+                {seen.overview.kind === "recording" && <Messages id={id} query={part} choose={selected} known={(name) => seen.overview.programs.some((one) => one.name === name)} part={(from, to) => update({ from, to })} />}
                 <Programs overview={seen.overview} choose={selected} />
               </div>
             </>

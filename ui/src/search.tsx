@@ -187,13 +187,13 @@ function Curve({ asked, all, pick }: { asked: string[]; all: Dot[]; pick: (dot: 
         <text x={W - 14} y={H - 6} text-anchor="end" class="name">{asked[1] ?? asked[0]}</text><text x={4} y={10} class="name">{asked[0]}</text>
         <polyline class="front" points={front.map((dot) => cx(dot) + "," + cy(dot)).join(" ")} />
         {all.filter((dot) => !dot.front && !dot.first).map((dot) => <circle key={dot.setting} cx={cx(dot)} cy={cy(dot)} r={3} class="other"><title>{words(dot, asked, metrics)}</title></circle>)}
-        {[...all.filter((dot) => dot.first), ...front].map((dot) => (
+        {[...front, ...all.filter((dot) => dot.first)].map((dot) => (
           <g key={dot.setting} class={dot.first ? "dot first" : "dot"} role={dot.first ? "img" : "button"} tabIndex={dot.first ? undefined : 0} aria-label={words(dot, asked, metrics) + (dot.first ? "" : ". Press to pin it")}
             onClick={() => !dot.first && pick(dot)} onKeyDown={(e) => { if (!dot.first && (e.key === "Enter" || e.key === " ")) { e.preventDefault(); pick(dot); } }}
             onFocus={() => point(words(dot, asked, metrics))} onMouseEnter={() => point(words(dot, asked, metrics))}>
             {bar(dot)}
             <circle cx={cx(dot)} cy={cy(dot)} r={12} class="reach" />
-            <circle cx={cx(dot)} cy={cy(dot)} r={dot.first ? 4.5 : 5.5} />
+            <circle cx={cx(dot)} cy={cy(dot)} r={dot.first ? 8 : 5.5} />
           </g>
         ))}
       </svg>

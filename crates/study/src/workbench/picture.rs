@@ -1,4 +1,4 @@
-//! A small picture of a scenario: which program had most of each CPU, over its first moments.
+//! A small picture of a scenario: which program ran longest on each CPU, over its first moments.
 
 use super::SCHEMA;
 use crate::StudyError;
@@ -10,10 +10,13 @@ use serde::Serialize;
 
 /// Columns of a picture, and rows at most.
 const SIZE: (usize, usize) = (120, 8);
-/// Virtual time of a picture: a hundred turns of a few milliseconds are seen.
-const LENGTH: Ns = Ns::from_ms(240);
+/// Virtual time of a picture: a hundred turns of a few milliseconds are seen. Where only one
+/// program runs in it, the second.
+const LENGTHS: [Ns; 2] = [Ns::from_ms(240), Ns::from_ms(2400)];
+/// A program is drawn in a column where it ran for one in so many parts of it.
+const LEAST: u64 = 20;
 
-/// Which program had most of each CPU in each column of time.
+/// Which program ran longest on each CPU in each column of time.
 #[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct PictureOutput {
     /// Always [`SCHEMA`].
@@ -25,7 +28,8 @@ pub struct PictureOutput {
     pub scheduler: String,
     /// The programs, those with most CPU time first.
     pub programs: Vec<String>,
-    /// By CPU and column: a place in `programs` and 1, or 0: no task ran.
+    /// By CPU and column: a place in `programs` and 1, or 0: no task ran for a part of it that
+    /// would be seen.
     pub cpus: Vec<Vec<usize>>,
     /// CPUs that ran tasks and are not in the picture.
     pub more_cpus: usize,
@@ -37,7 +41,15 @@ impl PictureOutput {
     /// # Errors
     /// The scenario cannot be simulated.
     pub fn of(scenario: &Scenario) -> Result<PictureOutput, StudyError> {
-        let length = LENGTH.min(scenario.duration);
+        let short = PictureOutput::over(scenario, LENGTHS[0])?;
+        match short.programs.len() < 2 && LENGTHS[0] < scenario.duration {
+            true => PictureOutput::over(scenario, LENGTHS[1]),
+            false => Ok(short),
+        }
+    }
+
+    fn over(scenario: &Scenario, length: Ns) -> Result<PictureOutput, StudyError> {
+        let length = length.min(scenario.duration);
         let short = Scenario { duration: length, end_with_tasks: false, ..scenario.clone() };
         let recording = simulate(&short, None, None, None)?;
         let header = &recording.header;
@@ -72,9 +84,10 @@ fn drawn(cpus: Vec<Cpu>, names: &[&str], length: Ns, scheduler: String) -> Pictu
     let mut ranks = vec![0; totals.len()];
     order.iter().enumerate().for_each(|(rank, &place)| ranks[place] = rank + 1);
     let used: Vec<&Cpu> = cpus.iter().filter(|cpu| busy(cpu)).collect();
+    let least = length.0 / SIZE.0 as u64 / LEAST;
     let column = |sums: &Vec<u64>| {
-        let best = (0..sums.len()).max_by_key(|&place| (sums[place], std::cmp::Reverse(place)));
-        best.map_or(0, |place| ranks[place])
+        let best = (1..sums.len()).max_by_key(|&place| (sums[place], std::cmp::Reverse(place)));
+        best.filter(|&place| sums[place] > least).map_or(0, |place| ranks[place])
     };
     PictureOutput {
         schema: SCHEMA,
