@@ -54,10 +54,12 @@ function useInput(id: string, view: View): [Seen | null, string] {
     const path = "inputs/" + encodeURIComponent(id);
     void (async () => {
       try {
-        const overview = await get<Overview>(path + "/overview" + query, end.signal);
-        const settings = await get<Settings>(path + "/settings", end.signal);
+        // The sentences do not wait for the schedule, which is larger.
+        const [overview, settings] = await Promise.all([get<Overview>(path + "/overview" + query, end.signal), get<Settings>(path + "/settings", end.signal)]);
+        const now = { overview, settings, version: ++version.current };
+        set((before) => ({ ...now, lanes: before?.overview.id === id ? before.lanes : null }));
         const lanes = await get<unknown>(path + "/lanes" + query, end.signal);
-        set({ overview, settings, lanes, version: ++version.current });
+        set({ ...now, lanes });
       } catch (error) {
         if (!end.signal.aborted) fail((error as Error).message);
       }

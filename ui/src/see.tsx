@@ -39,7 +39,7 @@ export function Schedule({ lanes, overview, part, setPart }: { lanes: unknown; o
         <button type="button" onClick={view} title="Numbers, waits and questions are then about this part alone">Only the part in view</button>
         {part && <button type="button" onClick={() => setPart("", "")}>The whole {overview.kind}</button>}
       </p>
-      <Widget kind="lanes" id="lanes" title="" names={overview.name} data={lanes} />
+      {lanes === null ? <p class="status" role="status">The schedule is on its way …</p> : <Widget kind="lanes" id="lanes" title="" names={overview.name} data={lanes} />}
     </section>
   );
 }

@@ -260,7 +260,7 @@ impl Inputs {
             };
             let recording = schedlab_study::show::open(found, None, None, None)
                 .map_err(|error| (422, said(&error, Path::new(&path), &name)))?;
-            Ok(Opened { id: id.to_owned(), name: name.clone(), recording, scenario })
+            Ok(Opened::new(id.to_owned(), name.clone(), recording, scenario))
         })
     }
 

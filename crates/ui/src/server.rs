@@ -9,7 +9,7 @@ use crate::questions::Questions;
 use crate::socket::{self, SocketFile};
 use crate::{UiError, WorkbenchOptions};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tiny_http::Server;
@@ -30,7 +30,7 @@ pub struct Workbench {
 enum At {
     Port(SocketAddr),
     /// The file is removed with this value.
-    Socket(PathBuf, #[allow(dead_code)] SocketFile),
+    Socket(SocketFile),
 }
 
 impl Workbench {
@@ -43,7 +43,7 @@ impl Workbench {
         let (server, at) = match &options.socket {
             Some(path) => {
                 let (server, file) = socket::listen(path)?;
-                (server, At::Socket(path.clone(), file))
+                (server, At::Socket(file))
             }
             None => loopback(options.port)?,
         };
@@ -77,7 +77,7 @@ impl Workbench {
     pub fn socket(&self) -> Option<&Path> {
         match &self.at {
             At::Port(_) => None,
-            At::Socket(path, _) => Some(path),
+            At::Socket(file) => Some(file.path()),
         }
     }
 

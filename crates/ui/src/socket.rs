@@ -11,6 +11,12 @@ use tiny_http::Server;
 /// A socket that is removed with its value.
 pub(crate) struct SocketFile(PathBuf);
 
+impl SocketFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // One that is gone already needs no removing.

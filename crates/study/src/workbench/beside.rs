@@ -73,7 +73,7 @@ mod tests {
         let task = Some(TaskId(0));
         let events = vec![switch(at, None, task), switch(at + Ns::from_ms(1), task, None)];
         let recording = Recording::from_parts(header, events, Ns::from_s(2)).unwrap();
-        Opened { id: String::new(), name: name.to_owned(), recording, scenario: None }
+        Opened::new(String::new(), name.to_owned(), recording, None)
     }
 
     #[test]
