@@ -154,7 +154,9 @@ function App() {
   const answer = useAnswer(seen ? id : "", view, seen?.overview.scheduler.split(":")[0] ?? "", seen?.overview.kind ?? "");
   const searching = useSearch(seen ? id : "", tab, view);
   const search = () => { if (seen) searching.search(wanted(view, seen.overview, seen.settings)); };
-  useEffect(() => { document.title = (view.input ? view.input + " · " : "") + "schedlab workbench"; }, [view.input]);
+  // What was dropped is in the address by its number, and has a name all the same.
+  const called = seen?.overview.name ?? view.input;
+  useEffect(() => { document.title = (called ? called + " · " : "") + "schedlab workbench"; }, [called]);
   // What one wants to change first is what ran while the server waited.
   const running = seen?.overview.waited?.[1] ?? "";
   const selected = (name: string) => { choose(name); document.getElementById("target")?.focus(); };
@@ -174,7 +176,7 @@ function App() {
         <div class="brand"><span aria-hidden="true" class="mark"><i /><i /><i /></span>schedlab</div>
         <nav aria-label="Input">
           {view.input && <button type="button" class="link" onClick={() => { history.pushState(null, "", "#"); setView(EMPTY); }}>All inputs</button>}
-          <span class="where">{view.input === LIVE ? "this machine" : view.input}</span>
+          <span class="where">{view.input === LIVE ? "this machine" : called}</span>
         </nav>
         <button type="button" id="theme" aria-label={"Colours: " + theme + ". Press to change"} onClick={nextTheme}>{theme[0].toUpperCase() + theme.slice(1)}</button>
       </header>
