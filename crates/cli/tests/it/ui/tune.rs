@@ -30,7 +30,6 @@ fn a_search_is_that_of_tune() {
     assert_eq!(answers.len(), 1, "{heard:?}");
     assert_eq!(heard.last().unwrap().0, "end");
     fits("answer", &answers[0].to_string());
-    let told: Vec<&Value> = told.into_iter().collect();
     told.iter().for_each(|progress| fits("progress", &progress.to_string()));
     // The curve grows: settings with their numbers are there before the answer.
     let last = told.last().unwrap();
