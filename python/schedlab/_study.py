@@ -41,6 +41,7 @@ def compare(
     end: int | str | None = None,
     around: str | PathLike[str] | None = None,
     costs: str | PathLike[str] | None = None,
+    rows: str | PathLike[str] | None = None,
     recorded_under: str | PathLike[str] | None = None,
     replay: str | PathLike[str] | None = None,
     checks: Mapping[str, str | PathLike[str]] | None = None,
@@ -77,6 +78,8 @@ def compare(
       show --worst`` (worst, worst:3; with --serve of the server); --for is its length [default: 2s]
     * ``costs``: Use this cost preset instead of the scenario's costs, such as modern-vm or
       this-machine (``schedlab calibrate``)
+    * ``rows``: Simulate all rows of the scenario, or only its first one and those of the options
+      (--variant, --scan, --scheduler): all or asked [default: all]
     * ``recorded_under``: Represent the recorded kernel by this scheduler [default: by the kernel's
       version]
     * ``replay``: Replay the recording from its messages, or from the wakeups between its tasks:

@@ -12,9 +12,10 @@ export interface Asked {
 
 const WORDS = { better: "better", worse: "worse", different: "", "cannot-tell": "cannot tell", same: "same" } as const;
 
-function show(metric: string, value: number): string {
-  if (/^(latency|wait|response|run|behind) /.test(metric)) return time(value);
+export function show(metric: string, value: number): string {
+  if (/^(latency|wait|response|run|behind|throttled|end-to-end|delivery|commit|decision)\b/.test(metric)) return time(value);
   if (metric === "share" || metric === "busy") return (value * 100).toFixed(1) + " %";
+  if (!metric) return String(+value.toPrecision(4));
   return value >= 100 ? Math.round(value) + "/s" : value.toPrecision(3) + "/s";
 }
 
@@ -83,15 +84,17 @@ function Numbers({ study, subject }: { study: Study; subject: string }) {
 
 function Deploy({ rows, study }: { rows: Row[]; study: Study }) {
   const best = study.verdict.row === undefined ? undefined : study.rows[study.verdict.row];
-  const [picked, pick] = useState("");
+  const [picked, pick] = useState(""), [form, choose] = useState("shell");
   const row = rows.find((one) => one.variant === picked) ?? (best?.deploy ? best : rows[0]);
   if (!row?.deploy) return null;
   const forms = (["shell", "systemd", "kubernetes", "xl"] as const).filter((form) => row.deploy![form]);
+  const shown = forms.find((one) => one === form) ?? forms[0];
   return (
     <section aria-labelledby="deploy">
       <h2 id="deploy">Set it without schedlab</h2>
-      <p class="choices"><label>Row <select value={row.variant} onChange={(e) => pick(e.currentTarget.value)}>{rows.map((one) => <option value={one.variant}>{one.variant}</option>)}</select></label></p>
-      {forms.map((form) => <figure class="code"><figcaption>{form}</figcaption><pre tabIndex={0}>{row.deploy![form]}</pre></figure>)}
+      <p class="choices"><label>Row <select value={row.variant} onChange={(e) => pick(e.currentTarget.value)}>{rows.map((one) => <option value={one.variant}>{one.variant}</option>)}</select></label>
+        {forms.map((one) => <button type="button" aria-pressed={one === shown} onClick={() => choose(one)}>{one}</button>)}</p>
+      {shown && <figure class="code"><pre tabIndex={0} aria-label={shown}>{row.deploy![shown]}</pre></figure>}
       {row.deploy.caveats?.map((text) => <p class="lead">{text}</p>)}
     </section>
   );

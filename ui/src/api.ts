@@ -33,9 +33,9 @@ export async function post(path: string, body: BodyInit, signal?: AbortSignal): 
   return send(path, { method: "POST", body, signal });
 }
 
-// A question: each event as it comes, until the last one.
-export async function ask(question: unknown, signal: AbortSignal, heard: (event: string, data: unknown) => void): Promise<void> {
-  const answer = await post("ask", JSON.stringify(question), signal);
+// Server-sent events: each as it comes, until the last one. With a body it is a question, without one a look.
+export async function stream(path: string, body: string | null, signal: AbortSignal, heard: (event: string, data: unknown) => void): Promise<void> {
+  const answer = body === null ? await send(path, { signal }) : await post(path, body, signal);
   const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {

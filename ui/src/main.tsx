@@ -2,16 +2,21 @@
 import { render } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Answer, type Asked } from "./answer";
-import { ask, enter, get, post } from "./api";
+import { Beside, Second } from "./beside";
+import { enter, get, post, stream } from "./api";
+import { LessonCard, useCourse } from "./course";
+import { Messages } from "./flow";
+import { Live } from "./live";
 import type { LanesData } from "./page/data";
 import { redraw } from "./page/look";
 import { time } from "./page/units";
 import { Panel } from "./panel";
+import { Search, useSearch, wanted } from "./search";
 import { Programs, Schedule, Verdict } from "./see";
 import { EMPTY, options, read, write, type View } from "./state";
 import { Start } from "./start";
 import "./style.css";
-import type { Inputs, Overview, Settings, Stage, Study } from "./types";
+import type { Inputs, Lesson, Overview, Settings, Stage, Study } from "./types";
 
 // After so many milliseconds without another change a question is asked.
 const PAUSE = 120;
@@ -33,7 +38,7 @@ function useTheme() {
 interface Seen {
   overview: Overview;
   settings: Settings;
-  lanes: LanesData;
+  lanes: LanesData | null;
   version: number;
 }
 
@@ -51,10 +56,12 @@ function useInput(id: string, view: View): [Seen | null, string] {
     const path = "inputs/" + encodeURIComponent(id);
     void (async () => {
       try {
-        const overview = await get<Overview>(path + "/overview" + query, end.signal);
-        const settings = await get<Settings>(path + "/settings", end.signal);
+        // The sentences do not wait for the schedule, which is larger.
+        const [overview, settings] = await Promise.all([get<Overview>(path + "/overview" + query, end.signal), get<Settings>(path + "/settings", end.signal)]);
+        const now = { overview, settings, version: ++version.current };
+        set((before) => ({ ...now, lanes: before?.overview.id === id ? before.lanes : null }));
         const lanes = await get<LanesData>(path + "/lanes" + query, end.signal);
-        set({ overview, settings, lanes, version: ++version.current });
+        set({ ...now, lanes });
       } catch (error) {
         if (!end.signal.aborted) fail((error as Error).message);
       }
@@ -64,15 +71,18 @@ function useInput(id: string, view: View): [Seen | null, string] {
   return [seen, failed];
 }
 
+// The machine itself, among the inputs.
+const LIVE = ":live";
+
 // This view's questions: the next one ends the one before.
 const tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
 
-function useAnswer(id: string, view: View, own: string) {
+function useAnswer(id: string, view: View, own: string, kind: string) {
   const [asked, answer] = useState<Asked | null>(null);
   const [progress, setProgress] = useState<Stage | null>(null);
   const [failed, fail] = useState("");
   const [pending, wait] = useState(false);
-  const question = JSON.stringify({ input: id, tab, options: options(view, own) });
+  const question = JSON.stringify({ input: id, tab, options: options(view, own, kind) });
   const asks = id !== "" && (view.draft.length > 0 || view.pins.length > 0 || view.schedulers.length > 0);
   useEffect(() => {
     fail("");
@@ -86,7 +96,7 @@ function useAnswer(id: string, view: View, own: string) {
     wait(true);
     const timer = setTimeout(() => {
       let stage: Stage | null = null;
-      ask(JSON.parse(question), end.signal, (event, data) => {
+      stream("ask", question, end.signal, (event, data) => {
         if (end.signal.aborted) return;
         if (event === "progress") setProgress(data as Stage);
         else if (event === "stage") stage = data as Stage;
@@ -126,14 +136,34 @@ function App() {
     choose("");
     scrollTo(0, 0);
   };
+  const lessons = useCourse(), lesson = lessons.find((one) => String(one.number) === view.lesson);
+  const teach = (one: Lesson) => {
+    const next = { ...EMPTY, input: one.scenario!, lesson: String(one.number) };
+    history.pushState(null, "", write(next));
+    setView(next);
+    choose("");
+    scrollTo(0, 0);
+  };
+  const watch = () => {
+    const next = { ...EMPTY, input: LIVE };
+    history.pushState(null, "", write(next));
+    setView(next);
+  };
   const first = inputs?.first;
   useEffect(() => { if (first && !view.input) open(first); }, [first]);
-  const id = inputs && view.input ? named(view.input)?.id ?? view.input : "";
+  const id = inputs && view.input && view.input !== LIVE ? named(view.input)?.id ?? view.input : "";
   const [seen, failed] = useInput(id, view);
-  const answer = useAnswer(seen ? id : "", view, seen?.overview.scheduler.split(":")[0] ?? "");
-  useEffect(() => { document.title = (view.input ? view.input + " · " : "") + "schedlab workbench"; }, [view.input]);
+  const answer = useAnswer(seen ? id : "", view, seen?.overview.scheduler.split(":")[0] ?? "", seen?.overview.kind ?? "");
+  const searching = useSearch(seen ? id : "", tab, view);
+  const search = () => { if (seen) searching.search(wanted(view, seen.overview, seen.settings)); };
+  // What was dropped is in the address by its number, and has a name all the same.
+  const called = seen?.overview.name ?? view.input;
+  useEffect(() => { document.title = (called ? called + " · " : "") + "schedlab workbench"; }, [called]);
   // What one wants to change first is what ran while the server waited.
   const running = seen?.overview.waited?.[1] ?? "";
+  const selected = (name: string) => { choose(name); document.getElementById("target")?.focus(); };
+  const other = view.with ? named(view.with)?.id ?? view.with : "";
+  const part = new URLSearchParams(Object.entries({ serve: view.serve, from: view.from, to: view.to }).filter(([, text]) => text !== "")).toString();
   const save = () => {
     void post("page", answer.question).then((got) => got.blob()).then((blob) => {
       const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: "schedlab.html" });
@@ -148,26 +178,30 @@ function App() {
         <div class="brand"><span aria-hidden="true" class="mark"><i /><i /><i /></span>schedlab</div>
         <nav aria-label="Input">
           {view.input && <button type="button" class="link" onClick={() => { history.pushState(null, "", "#"); setView(EMPTY); }}>All inputs</button>}
-          <span class="where">{view.input}</span>
+          <span class="where">{view.input === LIVE ? "this machine" : called}</span>
         </nav>
         <button type="button" id="theme" aria-label={"Colours: " + theme + ". Press to change"} onClick={nextTheme}>{theme[0].toUpperCase() + theme.slice(1)}</button>
       </header>
       {refused && <p class="refused warn" role="alert">{refused}</p>}
-      {!inputs ? <main id="main" tabIndex={-1} /> : !view.input ? <Start inputs={inputs} refresh={refresh} open={open} /> : (
+      {!inputs ? <main id="main" tabIndex={-1} /> : !view.input ? <Start inputs={inputs} lessons={lessons} refresh={refresh} open={open} teach={teach} watch={watch} /> : view.input === LIVE ? <Live tab={tab} opened={(id) => { refresh(); open(id); }} /> : (
         <main id="main" tabIndex={-1} class="bench" data-ready={seen ? "yes" : "no"}>
           <div class="top">
             <h1>{seen?.overview.title || view.input}</h1>
             <p class="subtitle">{seen ? [seen.overview.name, seen.overview.cpus + (seen.overview.cpus === 1 ? " CPU" : " CPUs"), time(seen.overview.duration_ns), seen.overview.kernel && "Linux " + seen.overview.kernel, view.from && "the part from " + time(seen.overview.part_ns[0]) + " to " + time(seen.overview.part_ns[1])].filter(Boolean).join(" · ") : failed ? "" : "is being read …"}</p>
             {failed && <p class="warn" role="alert">{failed}</p>}
+            {seen?.overview.kind === "recording" && <Second inputs={inputs} id={id} chosen={view.with} choose={(name) => update({ with: name })} />}
           </div>
           {seen && (
             <>
-              <div class="first"><Verdict overview={seen.overview} version={seen.version} /></div>
-              <div class="side"><Panel overview={seen.overview} settings={seen.settings} view={view} target={target || running} choose={choose} update={update} /></div>
+              <div class="first">{lesson && <LessonCard key={lesson.number} lesson={lesson} lessons={lessons} overview={seen.overview} settings={seen.settings} view={view} update={update} open={teach} />}<Verdict overview={seen.overview} version={seen.version} /></div>
+              <div class="side"><Panel overview={seen.overview} settings={seen.settings} view={view} target={target || running} choose={choose} update={update} running={searching.state.running} search={search} stop={searching.stop} /></div>
               <div class="body">
                 <Answer {...answer} waiting={seen.overview.waited?.[0]} subject={view.subject} choose={(subject) => update({ subject })} page={save} />
+                <Search state={searching.state} view={view} update={update} stop={searching.stop} />
+                {other && <Beside id={id} other={other} overview={seen.overview} query={part && "&" + part} />}
                 <Schedule lanes={seen.lanes} overview={seen.overview} part={view.from !== ""} setPart={(from, to) => update({ from, to })} />
-                <Programs overview={seen.overview} choose={(name) => { choose(name); document.getElementById("target")?.focus(); }} />
+                {seen.overview.kind === "recording" && <Messages id={id} query={part} choose={selected} known={(name) => seen.overview.programs.some((one) => one.name === name)} part={(from, to) => update({ from, to })} />}
+                <Programs overview={seen.overview} choose={selected} />
               </div>
             </>
           )}

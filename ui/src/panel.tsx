@@ -1,6 +1,7 @@
 // What can be changed: the settings of a target, each as the server declares it.
 import { useId, useState } from "preact/hooks";
 import { changed, variant, without, type Change, type View } from "./state";
+import { MOST, SearchForm, dimension, wanted } from "./search";
 import type { Overview, Setting, SettingOf, Settings, Values } from "./types";
 import { isBusy } from "./see";
 import { at, first, place, slide, STEPS } from "./values";
@@ -11,16 +12,20 @@ interface ControlProps {
   was: string;
   schedulers: string[];
   set: (value: string | undefined) => void;
+  // Its name, where the target is not said above it.
+  name?: string;
+  // Adds its values to a search; missing: it cannot be searched.
+  search?: () => void;
 }
 
 // One setting: its control, what it is now, and a way back.
-function Control({ setting, value, was, schedulers, set }: ControlProps) {
+export function Control({ setting, value, was, schedulers, set, name, search }: ControlProps) {
   const id = useId(), range = slide(setting.values);
   const usual = setting.default.length > 12 ? "default" : setting.default;
   const now = value === undefined ? was || usual || "as it was" : value === "" ? "on" : value;
   return (
     <div class={value === undefined ? "control" : "control set"}>
-      <label for={id}>{setting.key}</label>
+      <label for={id}>{name ?? setting.key}</label>
       <output for={id} class="num">{now}</output>
       {range ? (
         <input id={id} type="range" min={range.wide ? 0 : range.low} max={range.wide ? STEPS : range.high} step={range.wide ? 1 : range.step}
@@ -30,6 +35,7 @@ function Control({ setting, value, was, schedulers, set }: ControlProps) {
       ) : (
         <Choice id={id} values={setting.values} value={value} schedulers={schedulers} set={set} />
       )}
+      {search && <button type="button" class="seek link" aria-label={"Search the values of " + setting.key} onClick={search}>search it</button>}
       <button type="button" class="back" hidden={value === undefined} aria-label={setting.key + " as it was"} onClick={() => set(undefined)}>as it was</button>
       <small id={id + "-doc"}>{setting.doc}{setting.default && " [default: " + setting.default + "]"}</small>
     </div>
@@ -101,7 +107,7 @@ export function targets(overview: Overview, draft: Change[]): Target[] {
 }
 
 // What a setting is in the recording, as far as it says so.
-function recorded(overview: Overview, target: Target, key: string): string {
+export function recorded(overview: Overview, target: Target, key: string): string {
   const program = overview.programs.find((one) => one.name === target.name), group = overview.groups.find((one) => one.name === target.name);
   const knob = overview.scheduler.split(":").slice(1).join(":").split(",").find((text) => text.startsWith(key + "="));
   if (target.of === "scheduler") return knob ? knob.slice(key.length + 1) : "";
@@ -117,9 +123,12 @@ interface PanelProps {
   target: string;
   choose: (target: string) => void;
   update: (next: Partial<View>) => void;
+  running: boolean;
+  search: () => void;
+  stop: () => void;
 }
 
-export function Panel({ overview, settings, view, target, choose, update }: PanelProps) {
+export function Panel({ overview, settings, view, target, choose, update, running, search, stop }: PanelProps) {
   const all = targets(overview, view.draft), chosen = all.find((one) => one.name === target) ?? all[0];
   const own = settings.schedulers.find((one) => one.name === overview.scheduler.split(":")[0]);
   const shown = chosen.of === "scheduler" ? own?.knobs ?? [] : settings.settings.filter((one) => one.of === chosen.of);
@@ -127,6 +136,15 @@ export function Panel({ overview, settings, view, target, choose, update }: Pane
   const value = (key: string) => view.draft.find((one) => one.target === chosen.name && one.key === key)?.value;
   const set = (key: string) => (value: string | undefined) =>
     update({ draft: value === undefined ? without(view.draft, chosen.name, key) : changed(view.draft, { target: chosen.name, key, value }) });
+  const seek = (one: Setting) => {
+    const text = dimension(chosen.name, one, view.draft, names), now = wanted(view, overview, settings).space, what = text.slice(0, text.lastIndexOf("="));
+    if (!text) return undefined;
+    const others = (view.space.length > 0 ? now : []).filter((other) => !other.startsWith(what + "="));
+    return others.length >= MOST ? undefined : () => {
+      update({ space: [...others, text] });
+      document.querySelector<HTMLDetailsElement>(".searching")!.open = true;
+    };
+  };
   return (
     <aside class="panel" aria-labelledby="ask">
       <h2 id="ask">What if …</h2>
@@ -135,7 +153,7 @@ export function Panel({ overview, settings, view, target, choose, update }: Pane
           {all.some((one) => one.idle) && <optgroup label="Programs that did little">{all.filter((one) => one.idle).map((one) => <option value={one.name}>{one.title}</option>)}</optgroup>}
         </select></label>
       <div class="controls" key={chosen.name}>
-        {shown.map((one) => <Control key={chosen.name + one.key} setting={one} value={value(one.key)} was={recorded(overview, chosen, one.key)} schedulers={names} set={set(one.key)} />)}
+        {shown.map((one) => <Control key={chosen.name + one.key} setting={one} value={value(one.key)} was={recorded(overview, chosen, one.key)} schedulers={names} set={set(one.key)} search={seek(one)} />)}
         {shown.length === 0 && <p class="lead">Nothing of it can be changed.</p>}
       </div>
       <p class="draft"><code>{draft || "nothing is changed yet"}</code></p>
@@ -146,6 +164,7 @@ export function Panel({ overview, settings, view, target, choose, update }: Pane
       {view.pins.length > 0 && <ul class="pins" aria-label="Pinned">{view.pins.map((pin) => (
         <li key={pin}><code>{pin}</code> <button type="button" aria-label={"Remove " + pin} onClick={() => update({ pins: view.pins.filter((one) => one !== pin) })}>×</button></li>
       ))}</ul>}
+      <SearchForm overview={overview} settings={settings} view={view} update={update} running={running} search={search} stop={stop} />
       <label class="line"><span>Also under</span>
         <select value="" onChange={(e) => { const name = e.currentTarget.value; e.currentTarget.value = ""; if (name && !view.schedulers.includes(name)) update({ schedulers: [...view.schedulers, name] }); }}>
           <option value="">another scheduler …</option>

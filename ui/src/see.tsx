@@ -28,7 +28,7 @@ export function Verdict({ overview, version }: { overview: Overview; version: nu
   );
 }
 
-export function Schedule({ lanes, overview, part, setPart }: { lanes: LanesData; overview: Overview; part: boolean; setPart: (from: string, to: string) => void }) {
+export function Schedule({ lanes, overview, part, setPart }: { lanes: LanesData | null; overview: Overview; part: boolean; setPart: (from: string, to: string) => void }) {
   const view = () => {
     const figure = document.getElementById("lanes")!;
     setPart(figure.dataset.from + "ns", figure.dataset.to + "ns");
@@ -41,7 +41,7 @@ export function Schedule({ lanes, overview, part, setPart }: { lanes: LanesData;
         <button type="button" onClick={view} title="Numbers, waits and questions are then about this part alone">Only the part in view</button>
         {part && <button type="button" onClick={() => setPart("", "")}>The whole {overview.kind}</button>}
       </p>
-      <Widget kind="lanes" id="lanes" title="" names={overview.name} data={lanes} />
+      {lanes === null ? <p class="status" role="status">The schedule is on its way …</p> : <Widget kind="lanes" id="lanes" title="" names={overview.name} data={lanes} />}
     </section>
   );
 }

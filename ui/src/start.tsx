@@ -1,10 +1,11 @@
 // The first view: what can be opened.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, post } from "./api";
+import { Lessons, Thumb } from "./course";
 import { time } from "./page/units";
-import type { Inputs, Listed } from "./types";
+import type { Inputs, Lesson, Listed } from "./types";
 
-export function Start({ inputs, refresh, open }: { inputs: Inputs; refresh: () => void; open: (name: string) => void }) {
+export function Start({ inputs, lessons, refresh, open, teach, watch }: { inputs: Inputs; lessons: Lesson[]; refresh: () => void; open: (name: string) => void; teach: (lesson: Lesson) => void; watch: () => void }) {
   const [said, say] = useState("");
   const [over, setOver] = useState(false);
   const picker = useRef<HTMLInputElement>(null);
@@ -32,9 +33,10 @@ export function Start({ inputs, refresh, open }: { inputs: Inputs; refresh: () =
     setOver(false);
     void take(event.dataTransfer?.files[0]);
   };
-  const item = (one: Listed) => (
+  const item = (one: Listed, _: number, all: Listed[]) => (
     <li key={one.id}>
       <button type="button" class="open" onClick={() => open(one.id)}>
+        {all === inputs.gallery && <Thumb id={one.id} name={one.name} />}
         <b>{one.name}</b>
         {one.longest_wait_ns !== undefined && <span class="num">longest wait {time(one.longest_wait_ns)}</span>}
         <small>{one.about || "is being looked at …"}</small>
@@ -50,11 +52,13 @@ export function Start({ inputs, refresh, open }: { inputs: Inputs; refresh: () =
         <input ref={picker} type="file" hidden aria-hidden="true" tabIndex={-1} onChange={(e) => void take(e.currentTarget.files?.[0])} />
         <p class="status" role="status" aria-live="polite">{said}</p>
       </div>
+      {inputs.live && <p class="choices"><button type="button" id="watch" onClick={watch}>Watch this machine</button></p>}
       {inputs.files.length > 0 && (
         <section aria-labelledby="files"><h2 id="files">Recordings{inputs.files.length > 1 ? ", worst first" : ""}</h2>
           {!inputs.complete && <p class="lead">They are being looked at; the order may change.</p>}
           <ul class="inputs">{inputs.files.map(item)}</ul></section>
       )}
+      {lessons.length > 0 && <Lessons lessons={lessons} open={teach} />}
       <section aria-labelledby="gallery"><h2 id="gallery">Scenarios</h2>
         <p class="lead">Workloads of the gallery, most of them from published experiments.</p>
         <ul class="inputs grid">{inputs.gallery.map(item)}</ul></section>

@@ -16,10 +16,18 @@ export interface View {
   schedulers: string[];
   // Whose numbers are drawn, and which row's lines are shown.
   subject: string;
+  // What is searched for, and in which settings.
+  goal: string;
+  keep: string;
+  space: string[];
+  // A second recording below this one.
+  with: string;
+  // The lesson of the course that the input belongs to.
+  lesson: string;
 }
-export const EMPTY: View = { input: "", serve: "", from: "", to: "", draft: [], pins: [], schedulers: [], subject: "" };
+export const EMPTY: View = { input: "", serve: "", from: "", to: "", draft: [], pins: [], schedulers: [], subject: "", goal: "", keep: "", space: [], with: "", lesson: "" };
 
-const quoted = (target: string) => (/[\s;]/.test(target) ? '"' + target + '"' : target);
+export const quoted = (target: string) => (/[\s;]/.test(target) ? '"' + target + '"' : target);
 
 // A variant as `schedlab compare --variant` takes it: clauses in the order in which their targets were first changed.
 export function variant(changes: Change[]): string {
@@ -32,7 +40,7 @@ export const changed = (changes: Change[], one: Change): Change[] => [...changes
 export const without = (changes: Change[], target: string, key: string): Change[] => changes.filter((other) => other.target !== target || other.key !== key);
 
 // The options of `schedlab compare`. `own`: the scheduler of the unchanged row, under which variants are played, too.
-export function options(view: View, own: string): [string, string][] {
+export function options(view: View, own: string, kind: string): [string, string][] {
   const schedulers = view.schedulers.length > 0 && own ? [own, ...view.schedulers.filter((name) => name !== own)] : view.schedulers;
   const draft = variant(view.draft);
   const variants = view.pins.filter((pin) => pin !== draft).concat(draft || []);
@@ -41,16 +49,21 @@ export function options(view: View, own: string): [string, string][] {
     ...variants.map((text): [string, string] => ["variant", text]),
     ...schedulers.map((text): [string, string] => ["scheduler", text]),
     ...part.filter(([, text]) => text !== ""),
+    // A scenario has rows of its own, about which no one has asked here.
+    ...(kind === "scenario" ? [["rows", "asked"] as [string, string]] : []),
   ];
 }
+
+const TEXTS = ["serve", "from", "to", "subject", "goal", "keep", "with", "lesson"] as const;
 
 export function write(view: View): string {
   const hash = new URLSearchParams();
   if (view.input) hash.set("input", view.input);
-  for (const key of ["serve", "from", "to", "subject"] as const) if (view[key]) hash.set(key, view[key]);
+  for (const key of TEXTS) if (view[key]) hash.set(key, view[key]);
   view.draft.forEach((one) => hash.append("set", JSON.stringify([one.target, one.key, one.value])));
   view.pins.forEach((pin) => hash.append("pin", pin));
   view.schedulers.forEach((name) => hash.append("under", name));
+  view.space.forEach((text) => hash.append("space", text));
   return "#" + hash;
 }
 
@@ -69,7 +82,7 @@ export function read(text: string): View {
   };
   const one = (key: string) => hash.get(key) ?? "";
   return {
-    input: one("input"), serve: one("serve"), from: one("from"), to: one("to"), subject: one("subject"),
-    draft: hash.getAll("set").flatMap(change), pins: hash.getAll("pin"), schedulers: hash.getAll("under"),
+    ...EMPTY, ...Object.fromEntries(TEXTS.map((key) => [key, one(key)])), input: one("input"),
+    draft: hash.getAll("set").flatMap(change), pins: hash.getAll("pin"), schedulers: hash.getAll("under"), space: hash.getAll("space"),
   };
 }

@@ -12,6 +12,7 @@ export interface Inputs {
   first?: string;
   serve?: string;
   gallery: Listed[];
+  live: boolean;
 }
 export interface Program {
   name: string;
@@ -131,4 +132,87 @@ export interface Study {
   rows: Row[];
   self_replay?: { trusted: boolean; distrust: string[] } | null;
   notes: string[];
+}
+
+export interface SearchProgress {
+  done: number;
+  all: number;
+  after_ms: number;
+  command: string;
+  asked: string[];
+  settings: { setting: string; runs: number; figures: ([number, number, number] | null)[]; front: boolean }[];
+}
+export interface Tuned {
+  asked: { text: string; metric: string }[];
+  verdict: { outcome: string; certainty: string };
+  search: { settings: number };
+  settings: { setting: string; scheduler: string; figures: (Cell | null)[]; front: boolean }[];
+  trusted: boolean;
+  notes: string[];
+  partial?: { runs: number; of_runs: number };
+}
+export interface Diff {
+  before: { file: string };
+  after: { file: string };
+  verdict: { outcome: string; certainty: string };
+  subjects: { kind: string; name: string; tasks: [number, number]; cells: { metric: string; before: number; after: number; interval: [number, number] | null; judgement: Judgement; lacks: string | null }[] }[];
+  gone: string[];
+  new: string[];
+  notes: string[];
+}
+export interface Flow {
+  missing?: string;
+  nodes: { name: string; serves: boolean; answered: number; messages: number }[];
+  edges: FlowEdge[];
+  more_edges: number;
+  requests: FlowRequest[];
+  notes: string[];
+}
+export interface FlowEdge {
+  from: number;
+  to: number;
+  over: string;
+  messages: number;
+  per_second: number;
+  bytes: number;
+  longest_queue_bytes?: number;
+  queued_p50_ns?: number;
+  queued_p99_ns?: number;
+}
+export interface FlowRequest {
+  which: "slowest" | "median";
+  of: number;
+  over: string;
+  from_ns: number;
+  to_ns: number;
+  frames: { depth: number; task: string; program: string; over: string; from_ns: number; to_ns: number; states: [string, number, number][]; waited_ns: number }[];
+  more_frames: number;
+}
+export interface Lesson {
+  number: number;
+  title: string;
+  command: string;
+  text: string[];
+  question: string;
+  scenario?: string;
+  settings: [string, string][];
+}
+export interface Picture {
+  duration_ns: number;
+  scheduler: string;
+  programs: string[];
+  cpus: number[][];
+  more_cpus: number;
+}
+export interface Watched {
+  at_ns: number;
+  window_ns: number;
+  backend: string | null;
+  events: number;
+  lost: number;
+  own_cpu_ns: number;
+  guess: { name: string } | null;
+  tasks: { task: string; cpu_ns: number; waits: number; p50_ns: number; p99_ns: number; p99_interval_ns: [number | null, number | null]; max_ns: number; waited_ns: number }[];
+  worst: { task: string; tid: number; from_ns: number; length_ns: number; cpu: number; culprit: string; culprit_ns: number }[];
+  delays: { waited: string; ran: string; time_ns: number }[];
 }

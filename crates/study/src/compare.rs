@@ -42,7 +42,7 @@ pub use recorded_kernel::{kernel_scheduler, modelled_by, recorded_scheduler};
 pub use replaying::{ReplayFrom, measured_in};
 pub use scenario::compare_scenario;
 pub(crate) use scenario::{known as known_of_scenario, plan_of_point, runs_of_scenario};
-pub use seen::Seen;
+pub use seen::{Seen, SeenRow};
 pub use serve::{Delay, Served};
 pub(crate) use verdict::{
     FELT, MOST_GAIN, of_change, reproduction, tellings, times_its_error, upper,

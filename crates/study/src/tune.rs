@@ -21,7 +21,7 @@ pub use confirm::Confirm;
 pub use explore::Explorer;
 pub use goal::{Aim, Meets};
 pub use partial::Partial;
-pub use so_far::{Best, Step, Watch};
+pub use so_far::{Best, Found, Step, Watch};
 pub use space::{Dimension, MOST_DIMENSIONS};
 
 use crate::StudyError;
@@ -146,7 +146,7 @@ impl<'a> Running<'a> {
         base: &'a SchedulerSpec,
         watch: Watch<'a>,
     ) -> Running<'a> {
-        let so_far = SoFar::new(&options.goal, watch);
+        let so_far = SoFar::new(&options.goal, &options.keep, watch);
         Running { input, options, base, so_far, done: 0, all: 0 }
     }
 

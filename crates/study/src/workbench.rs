@@ -1,14 +1,25 @@
 //! What the workbench (`schedlab ui`) shows of an input and asks about it, as typed results: what
-//! is in a recording ([`overview`]), what can be changed ([`settings`]), and a question that is
-//! answered as `schedlab compare` answers it ([`ask`]). The server is in the crate `schedlab-ui`.
+//! is in a recording ([`overview`]), which task works for which ([`flow`]), two of them beside each
+//! other ([`beside`]), what can be changed ([`settings`]), a question that is answered as `schedlab
+//! compare` answers it ([`ask`]), and a search as `schedlab tune` makes it ([`search`]). The server
+//! is in the crate `schedlab-ui`.
 
 pub mod ask;
+pub mod beside;
+pub mod course;
+pub mod flow;
 pub mod overview;
+pub mod picture;
+pub mod search;
 pub mod settings;
 
 use ask::Stage;
+use course::CourseOutput;
+use flow::FlowOutput;
 use overview::{InputsOutput, Overview};
+use picture::PictureOutput;
 use schemars::JsonSchema;
+use search::SearchProgress;
 use serde::Serialize;
 use settings::SettingsOutput;
 
@@ -28,4 +39,12 @@ pub enum WorkbenchOutput {
     Settings(SettingsOutput),
     /// How far the answer to a question is.
     Stage(Stage),
+    /// How far a search is.
+    Search(SearchProgress),
+    /// Which task works for which.
+    Flow(Box<FlowOutput>),
+    /// The lessons of the course.
+    Course(CourseOutput),
+    /// A small picture of a scenario.
+    Picture(PictureOutput),
 }

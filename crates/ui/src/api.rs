@@ -2,13 +2,18 @@
 
 use crate::answer::{self, Events, Whole};
 use crate::inputs::{Failure, Inputs};
-use crate::questions::{Asked, Questions};
+use crate::live::{Live, tell_states};
+use crate::questions::{Asked, Questions, TAB, Work};
+use crate::search::Searched;
 use crate::{assets, guard::Guard};
 use schedlab_model::Ns;
 use schedlab_study::page::Origin;
 use schedlab_study::workbench::ask::Question;
+use schedlab_study::workbench::course::CourseOutput;
 use schedlab_study::workbench::overview::Look;
+use schedlab_study::workbench::search::SearchQuestion;
 use schedlab_study::workbench::settings::SettingsOutput;
+use serde::de::DeserializeOwned;
 use std::io::{self, Read};
 use tiny_http::{Method, Request};
 
@@ -23,6 +28,8 @@ pub(crate) struct Api {
     pub(crate) inputs: Inputs,
     pub(crate) questions: Questions,
     pub(crate) origin: Origin,
+    /// What watches the machine; `None`: it is not watched.
+    pub(crate) live: Option<Box<dyn Live>>,
 }
 
 impl Api {
@@ -60,10 +67,15 @@ impl Api {
         let parts: Vec<&str> = path.split('/').collect();
         let found = match (is_get, request.method(), &parts[..]) {
             (true, _, ["schema"]) => schema(),
-            (true, _, ["inputs"]) => Ok(answer::json(&self.inputs.list())),
+            (true, _, ["course"]) => Ok(answer::json(&CourseOutput::new())),
+            (true, _, ["inputs"]) => Ok(answer::json(&self.inputs.list(self.live.is_some()))),
             (true, _, ["inputs", id, what]) => self.input(&decoded(id), what, query),
             (_, Method::Post, ["inputs"]) => self.keep(&mut request, query),
             (_, Method::Post, ["ask"]) => return self.ask(request),
+            (_, Method::Post, ["tune"]) => return self.tune(request),
+            (_, Method::Post, ["stop"]) => self.stop(&mut request),
+            (true, _, ["live"]) => return self.live(request, query),
+            (_, Method::Post, ["live", "keep"]) => self.keep_live(),
             (_, Method::Post, ["page"]) => self.page(&mut request),
             _ => Err((404, "there is no such address, or not with this method".to_owned())),
         };
@@ -82,19 +94,37 @@ impl Api {
 
     /// What is in an input, or in a part of it.
     fn input(&self, id: &str, what: &str, query: &str) -> Result<Whole, Failure> {
+        // Neither needs the events in memory.
+        match what {
+            "picture" => return self.inputs.picture(id).map(|found| answer::json(&found)),
+            "diff" => {
+                let other = value(query, "with").unwrap_or_default();
+                return self.inputs.diff(id, &other).map(|found| answer::json(&found));
+            }
+            _ => {}
+        }
         let look = look(query)?;
         let opened = self.inputs.open(id)?;
         let wrong = |error| (422, self.inputs.said(&error, id));
         match what {
             "overview" => opened.overview(&look).map(|found| answer::json(&found)).map_err(wrong),
             "lanes" => opened.lanes(&look).map(|lanes| answer::json(&lanes.data())).map_err(wrong),
+            "flow" => opened.flow(&look).map(|found| answer::json(&found)).map_err(wrong),
+            "beside" => {
+                let other = self.inputs.open(&value(query, "with").unwrap_or_default())?;
+                let both = opened.beside(&look, &other, &Look::default());
+                both.map(|lanes| answer::json(&lanes.data())).map_err(wrong)
+            }
             "settings" => {
                 let cpus = opened.recording.header.topology.cpus();
                 let sources =
                     opened.scenario.as_ref().is_some_and(|one| !one.workload.sources.is_empty());
                 Ok(answer::json(&SettingsOutput::new(cpus, opened.family(), sources)))
             }
-            _ => Err((404, "an input has overview, lanes and settings".to_owned())),
+            _ => Err((
+                404,
+                "an input has overview, lanes, settings, flow, diff, beside and picture".to_owned(),
+            )),
         }
     }
 
@@ -106,7 +136,7 @@ impl Api {
     }
 
     fn ask(&self, mut request: Request) -> io::Result<()> {
-        let question = match question(&mut request) {
+        let question = match question::<Question>(&mut request) {
             Ok(question) => question,
             Err(failure) => return request.respond(failed(failure)),
         };
@@ -114,20 +144,67 @@ impl Api {
             Ok(asked) => asked,
             Err(failure) => return request.respond(failed(failure)),
         };
+        self.stream(request, &question.tab, &|stop, tell| {
+            self.questions.stages(&asked, &self.inputs, stop, tell);
+        })
+    }
+
+    fn tune(&self, mut request: Request) -> io::Result<()> {
+        let question = match question::<SearchQuestion>(&mut request) {
+            Ok(question) => question,
+            Err(failure) => return request.respond(failed(failure)),
+        };
+        let searched = match Searched::new(&question, &self.inputs) {
+            Ok(searched) => searched,
+            Err(failure) => return request.respond(failed(failure)),
+        };
+        self.stream(request, &searched.question.tab, &|stop, tell| {
+            searched.run(&self.questions, &self.inputs, stop, tell);
+        })
+    }
+
+    /// Sends the events of `work`.
+    fn stream(&self, request: Request, tab: &str, work: Work<'_>) -> io::Result<()> {
         // One of the two takes the request.
         let request = std::cell::Cell::new(Some(request));
         let gone = || io::Error::other("the request was answered");
         let taken = || request.take().ok_or_else(gone);
-        self.questions.answer(
-            &asked,
-            &self.inputs,
+        self.questions.stream(
+            tab,
             || Events::begin(taken()?),
             |failure| taken()?.respond(failed(failure)),
+            work,
         )
     }
 
+    /// Ends the question of a view; what it has found is its answer.
+    fn stop(&self, request: &mut Request) -> Result<Whole, Failure> {
+        let tab: String = question(request)?;
+        self.questions.stop(&tab);
+        Ok(answer::json(&[tab]))
+    }
+
+    fn watched(&self) -> Result<&dyn Live, Failure> {
+        let missing = || (404, "the machine is not watched: start `schedlab ui --live`".to_owned());
+        self.live.as_deref().ok_or_else(missing)
+    }
+
+    fn live(&self, request: Request, query: &str) -> io::Result<()> {
+        let live = match self.watched() {
+            Ok(live) => live,
+            Err(failure) => return request.respond(failed(failure)),
+        };
+        let tab: String = value(query, "tab").unwrap_or_default().chars().take(TAB).collect();
+        self.stream(request, &tab, &|stop, tell| tell_states(live, stop, tell))
+    }
+
+    fn keep_live(&self) -> Result<Whole, Failure> {
+        let (name, file) = self.watched()?.keep().map_err(|why| (503, why))?;
+        Ok(answer::json(&[self.inputs.add(&name, file)]))
+    }
+
     fn page(&self, request: &mut Request) -> Result<Whole, Failure> {
-        let question = question(request)?;
+        let question: Question = question(request)?;
         let asked = Asked::new(&question, &self.inputs)?;
         let page = self.questions.page(asked, &self.inputs, &self.origin)?;
         Ok(answer::file("schedlab.html", "text/html", page))
@@ -157,7 +234,7 @@ fn body(request: &mut Request, max: u64) -> Result<Vec<u8>, Failure> {
     }
 }
 
-fn question(request: &mut Request) -> Result<Question, Failure> {
+fn question<T: DeserializeOwned>(request: &mut Request) -> Result<T, Failure> {
     let bytes = body(request, QUESTION)?;
     serde_json::from_slice(&bytes).map_err(|error| (400, format!("the question: {error}")))
 }

@@ -11,7 +11,8 @@ const TOKEN: usize = 24;
 
 /// The tokens of a server.
 pub(crate) struct Guard {
-    hosts: [String; 2],
+    /// The port; `None`: a socket of the file system, which `ssh -L` gives any port.
+    port: Option<u16>,
     token: String,
     /// Is exchanged for the token once: the command line of a browser, which has it, can be read by
     /// other users.
@@ -45,16 +46,12 @@ impl Refusal {
 }
 
 impl Guard {
-    /// For a server at this port.
+    /// For a server at this port, or without one at a socket of the file system.
     ///
     /// # Errors
     /// The system gives no random numbers.
-    pub(crate) fn new(port: u16) -> io::Result<Guard> {
-        Ok(Guard {
-            hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
-            token: random()?,
-            key: Mutex::new(Some(random()?)),
-        })
+    pub(crate) fn new(port: Option<u16>) -> io::Result<Guard> {
+        Ok(Guard { port, token: random()?, key: Mutex::new(Some(random()?)) })
     }
 
     /// The token.
@@ -73,17 +70,33 @@ impl Guard {
         own.take_if(|own| same(own, key)).map(|_| self.token.as_str())
     }
 
+    /// Whether a request for this host is for this server.
+    fn is_own(&self, host: &str) -> bool {
+        let (name, port) = match host.split_once(':') {
+            Some((name, port)) => (name, Some(port)),
+            None => (host, None),
+        };
+        let port = match (self.port, port) {
+            (Some(own), Some(port)) => port.parse() == Ok(own) && !port.starts_with(['+', '0']),
+            (Some(_), None) => false,
+            (None, port) => port.is_none_or(|port| port.parse::<u16>().is_ok()),
+        };
+        port && ["127.0.0.1", "localhost"].contains(&name)
+    }
+
     /// Refuses requests for other hosts, and of pages of other sites.
     pub(crate) fn check_place(&self, request: &Request) -> Result<(), Refusal> {
         let mut hosts = headers(request, "Host");
-        let host = hosts.next().filter(|host| self.hosts.iter().any(|own| own == host));
-        if host.is_none() || hosts.next().is_some() {
+        let host = hosts.next().filter(|host| self.is_own(host));
+        let Some(host) = host.filter(|_| hosts.next().is_none()) else {
             return Err(Refusal::Host);
-        }
+        };
         let is_own = |origin: &str| {
-            origin
-                .strip_prefix("http://")
-                .is_some_and(|host| self.hosts.iter().any(|own| own == host))
+            origin.strip_prefix("http://").is_some_and(|from| match self.port {
+                Some(_) => self.is_own(from),
+                // Each port of the other end of a tunnel is a site of its own.
+                None => from == host,
+            })
         };
         let site = |site: &str| ["same-origin", "none"].contains(&site);
         match headers(request, "Origin").all(is_own) && headers(request, "Sec-Fetch-Site").all(site)
@@ -136,12 +149,31 @@ mod tests {
 
     #[test]
     fn a_key_opens_once() {
-        let guard = Guard::new(1).unwrap();
+        let guard = Guard::new(Some(1)).unwrap();
         let key = guard.key().unwrap();
         assert_eq!(guard.exchange("x"), None);
         assert_eq!(guard.exchange(&key).map(str::len), Some(2 * TOKEN));
         assert_eq!((guard.exchange(&key), guard.key()), (None, None));
-        assert!(guard.token() != Guard::new(1).unwrap().token() && guard.token() != key);
+        assert!(guard.token() != Guard::new(Some(1)).unwrap().token() && guard.token() != key);
+    }
+
+    #[test]
+    fn a_host_is_this_one_at_this_port() {
+        let (at, socket) = (Guard::new(Some(80)).unwrap(), Guard::new(None).unwrap());
+        for (host, own, of_socket) in [
+            ("127.0.0.1:80", true, true),
+            ("localhost:80", true, true),
+            ("localhost:8080", false, true),
+            ("localhost", false, true),
+            ("localhost:+80", false, true),
+            ("localhost:x", false, false),
+            ("evil.example:80", false, false),
+            ("evil.example", false, false),
+            ("127.0.0.1.evil.example:80", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!((at.is_own(host), socket.is_own(host)), (own, of_socket), "{host}");
+        }
     }
 
     #[test]

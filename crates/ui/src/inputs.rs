@@ -6,10 +6,13 @@ use crate::{UiError, WorkbenchOptions};
 use schedlab_files::unnamed;
 use schedlab_model::text::shown;
 use schedlab_study::StudyError;
+use schedlab_study::diff::{Diff, DiffOptions, diff};
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::workbench::SCHEMA;
 use schedlab_study::workbench::overview::{InputsOutput, ListedInput, Opened, worst_of};
+use schedlab_study::workbench::picture::PictureOutput;
 use schedlab_trace::import::formats::{self, Content};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -41,6 +44,8 @@ struct Listed {
 pub(crate) struct Inputs {
     files: Mutex<Vec<Listed>>,
     opened: Cache<Opened>,
+    /// Of scenarios, by `id`.
+    pictures: Mutex<BTreeMap<String, PictureOutput>>,
     /// What the user named alone.
     first: Option<String>,
     serve: Option<String>,
@@ -76,6 +81,7 @@ impl Inputs {
         Ok(Inputs {
             files: Mutex::new(files),
             opened: Cache::default(),
+            pictures: Mutex::default(),
             first: named.pop().filter(|_| alone),
             serve: options.serve.clone(),
         })
@@ -106,7 +112,7 @@ impl Inputs {
     }
 
     /// Returns the list.
-    pub(crate) fn list(&self) -> InputsOutput {
+    pub(crate) fn list(&self, live: bool) -> InputsOutput {
         let files = self.files();
         let mut listed: Vec<ListedInput> = files
             .iter()
@@ -130,6 +136,7 @@ impl Inputs {
             first: self.first.clone(),
             serve: self.serve.clone(),
             gallery: gallery.collect(),
+            live,
         }
     }
 
@@ -155,6 +162,11 @@ impl Inputs {
                 format!("a dropped file has {most} bytes at most: name it on the command line"),
             ));
         }
+        Ok(self.add(name, file))
+    }
+
+    /// Lists an open file, which is closed with this program. Returns its `id`.
+    pub(crate) fn add(&self, name: &str, file: File) -> String {
         let base = name.rsplit('/').next().unwrap_or_default();
         let name: String = shown(base).chars().take(NAME).collect();
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
@@ -163,7 +175,7 @@ impl Inputs {
         if let Some(listed) = files.last_mut() {
             (listed.content, listed.looked_at) = (Some(file), true);
         }
-        Ok(id)
+        id
     }
 
     /// Returns the name of an input as `schedlab compare` takes it, and what to find it by.
@@ -190,6 +202,53 @@ impl Inputs {
         gallery::find(&path).map_err(|error| (422, said(&error, Path::new(&path), &name)))
     }
 
+    /// Returns the path of a recording, and its name; a scenario has no events of its own.
+    fn recording(&self, id: &str) -> Result<(PathBuf, String), Failure> {
+        match self.find(id)? {
+            Found::Recording(path) => Ok((path, self.name(id)?)),
+            Found::Scenario(_) => Err((
+                422,
+                format!("{}: two recordings are compared, and this is a scenario", self.name(id)?),
+            )),
+        }
+    }
+
+    /// Compares two recordings as `schedlab diff` does.
+    pub(crate) fn diff(&self, before: &str, after: &str) -> Result<Diff, Failure> {
+        let (before, after) = (self.recording(before)?, self.recording(after)?);
+        let named = |text: &str| {
+            [&before, &after].iter().fold(text.to_owned(), |text, (path, name)| {
+                text.replace(&path.display().to_string(), name)
+            })
+        };
+        let found = diff(&before.0, &after.0, &DiffOptions::default());
+        let mut found = found.map_err(|error| (422, named(&error.to_string())))?;
+        found.before.file.clone_from(&before.1);
+        found.after.file.clone_from(&after.1);
+        let verdict = &mut found.verdict;
+        for text in
+            [&mut verdict.outcome, &mut verdict.certainty].into_iter().chain(&mut found.notes)
+        {
+            *text = named(text);
+        }
+        Ok(found)
+    }
+
+    /// Returns a small picture of a scenario.
+    pub(crate) fn picture(&self, id: &str) -> Result<PictureOutput, Failure> {
+        let known = || self.pictures.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(picture) = known().get(id) {
+            return Ok(picture.clone());
+        }
+        let Found::Scenario(scenario) = self.find(id)? else {
+            return Err((422, "only scenarios have a picture".to_owned()));
+        };
+        let drawn = PictureOutput::of(&scenario);
+        let picture = drawn.map_err(|error| (422, self.said(&error, id)))?;
+        known().insert(id.to_owned(), picture.clone());
+        Ok(picture)
+    }
+
     /// Opens an input, or returns it from memory.
     pub(crate) fn open(&self, id: &str) -> Result<Arc<Opened>, Failure> {
         let (name, path) = self.place(id)?;
@@ -201,7 +260,7 @@ impl Inputs {
             };
             let recording = schedlab_study::show::open(found, None, None, None)
                 .map_err(|error| (422, said(&error, Path::new(&path), &name)))?;
-            Ok(Opened { id: id.to_owned(), name: name.clone(), recording, scenario })
+            Ok(Opened::new(id.to_owned(), name.clone(), recording, scenario))
         })
     }
 
@@ -297,14 +356,14 @@ mod tests {
         let inputs = inputs(&[]).unwrap();
         let mut zeros = std::io::repeat(0).take(MOST_DROPPED.1 + 5);
         assert_eq!(inputs.keep("x", &mut zeros).err().map(|(status, _)| status), Some(413));
-        assert!(inputs.list().files.is_empty());
+        assert!(inputs.list(false).files.is_empty());
     }
 
     #[test]
     fn an_input_that_is_not_there_is_said_at_once() {
         assert!(inputs(&["no-such-thing.slt"]).is_err());
         let one = inputs(&["two-hogs"]).unwrap();
-        assert_eq!(one.list().first.as_deref(), Some("g:two-hogs"));
+        assert_eq!(one.list(false).first.as_deref(), Some("g:two-hogs"));
         assert!(matches!(inputs(&["src"]), Err(UiError::Empty(_))), "no recording is in src");
     }
 }

@@ -1,4 +1,5 @@
-//! The workbench (`schedlab ui`): a server on loopback for a browser of this machine.
+//! The workbench (`schedlab ui`): a server on loopback, or at a socket of the file system, for a
+//! browser of this machine.
 //!
 //! What it answers is the library's ([`schedlab_study`]): an overview of an input, its schedule,
 //! and questions, which are answered as `schedlab compare` answers them. What may ask is decided in
@@ -12,14 +13,18 @@ mod assets;
 mod cache;
 mod guard;
 mod inputs;
+mod live;
 mod questions;
+mod search;
 mod server;
+mod socket;
 
 use schedlab_study::StudyError;
 use schedlab_study::page::Origin;
 use std::io;
 use std::path::PathBuf;
 
+pub use live::Live;
 pub use server::Workbench;
 
 /// What a workbench is started with.
@@ -31,6 +36,8 @@ pub struct WorkbenchOptions {
     pub serve: Option<String>,
     /// The port on loopback; 0: any that is free.
     pub port: u16,
+    /// A socket of the file system instead of a port.
+    pub socket: Option<PathBuf>,
     /// What pages say of this program and machine.
     pub origin: Origin,
 }
@@ -49,6 +56,14 @@ pub enum UiError {
         port: u16,
         /// What the system said.
         reason: String,
+    },
+    /// The socket cannot be had, or others could reach it.
+    #[error("--socket {}: {why}", schedlab_model::text::shown(&.path.display().to_string()))]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        why: String,
     },
     /// The system gives no random numbers for the token.
     #[error("a token for the page: {0}")]

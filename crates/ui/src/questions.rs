@@ -10,10 +10,11 @@ use schedlab_study::input::Input;
 use schedlab_study::page::{self, Origin};
 use schedlab_study::result::Study;
 use schedlab_study::workbench::ask::{Question, Stage};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ const MOST: usize = 8;
 /// Time after which a reader that is gone is noticed.
 const BEAT: Duration = Duration::from_millis(250);
 /// Letters of the name of a view.
-const TAB: usize = 64;
+pub(crate) const TAB: usize = 64;
 
 /// The questions that are being answered.
 #[derive(Default)]
@@ -47,15 +48,11 @@ impl Drop for Running<'_> {
     }
 }
 
-/// What is told while a question is answered.
-enum Told {
-    /// Finished runs of all runs of the stage.
-    Progress(usize, usize),
-    /// A stage and its answer.
-    Answer(Box<(Stage, Study)>),
-    /// No answer.
-    Failed(String),
-}
+/// Says an event: its name, and its data as JSON. Called from any thread.
+pub(crate) type Tell<'a> = &'a (dyn Fn(&'static str, String) + Sync);
+
+/// What gives the events of an answer, until the flag is set.
+pub(crate) type Work<'a> = &'a (dyn Fn(&Arc<AtomicBool>, Tell<'_>) + Sync);
 
 /// What one answer takes.
 pub(crate) struct Asked<'a> {
@@ -74,6 +71,11 @@ impl<'a> Asked<'a> {
         }
         Ok(Asked { question, request, name })
     }
+
+    fn input(&self, questions: &Questions, inputs: &Inputs) -> Result<Arc<Input>, Failure> {
+        let reading = self.question.reading();
+        questions.input((&self.question.input, &self.name, &reading), &self.request, inputs)
+    }
 }
 
 impl Questions {
@@ -91,21 +93,32 @@ impl Questions {
         Ok(Running { questions: self, tab: tab.to_owned(), stop })
     }
 
+    /// Ends the question of a view: its answer is what is finished, where that is one.
+    pub(crate) fn stop(&self, tab: &str) {
+        let all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(tab).iter().for_each(|stop| stop.store(true, Relaxed));
+    }
+
     /// Ends all questions.
     pub(crate) fn end(&self) {
         let all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         all.values().for_each(|stop| stop.store(true, Relaxed));
     }
 
-    /// Reads an input as a question plays it, or returns it from memory.
-    fn input(&self, asked: &Asked<'_>, inputs: &Inputs) -> Result<Arc<Input>, Failure> {
-        let id = &asked.question.input;
-        self.inputs.get(&asked.question.reading(), || {
+    /// Reads an input as a question plays it, or returns it from memory. `reading` tells readings
+    /// apart.
+    pub(crate) fn input(
+        &self,
+        (id, name, reading): (&str, &str, &str),
+        request: &CompareRequest,
+        inputs: &Inputs,
+    ) -> Result<Arc<Input>, Failure> {
+        self.inputs.get(reading, || {
             let found = inputs.find(id)?;
-            if let Some((option, why)) = asked.request.without_meaning(&found, &asked.name) {
+            if let Some((option, why)) = request.without_meaning(&found, name) {
                 return Err((422, format!("--{} {why}", option.flag)));
             }
-            asked.request.read(found).map_err(|error| (422, inputs.said(&error, id)))
+            request.read(found).map_err(|error| (422, inputs.said(&error, id)))
         })
     }
 
@@ -117,7 +130,7 @@ impl Questions {
         (seeds, stop): (u32, &Arc<AtomicBool>),
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Study, Failure> {
-        let input = self.input(asked, inputs)?;
+        let input = asked.input(self, inputs)?;
         let mut request = asked.request.clone();
         request.options.repetitions = Some(seeds);
         request.options.stop = Some(stop.clone());
@@ -130,28 +143,31 @@ impl Questions {
         Ok(study)
     }
 
-    /// Answers a question as events: `progress` (a [`Stage`]), for each stage `stage` and `answer`
-    /// (a [`Study`]), `failed` (an error), and `end`.
+    /// Sends the events of `work` to the reader, and `end`. The view's question before ends, and
+    /// `work` is told to end when the reader is gone.
     ///
     /// # Errors
     /// The reader is gone.
-    pub(crate) fn answer(
+    pub(crate) fn stream(
         &self,
-        asked: &Asked<'_>,
-        inputs: &Inputs,
+        tab: &str,
         begin: impl FnOnce() -> io::Result<Events>,
         refuse: impl FnOnce(Failure) -> io::Result<()>,
+        work: Work<'_>,
     ) -> io::Result<()> {
-        let running = match self.begin(&asked.question.tab) {
+        let running = match self.begin(tab) {
             Ok(running) => running,
             Err(failure) => return refuse(failure),
         };
         let mut events = begin()?;
-        let (tell, told) = channel();
+        let (say, said) = channel();
         let stop = &running.stop;
         let sent = std::thread::scope(|threads| {
-            threads.spawn(move || self.stages(asked, inputs, stop, &tell));
-            let sent = pass(&told, &mut events, asked);
+            // That the other end is gone is noticed by the flag.
+            threads.spawn(move || {
+                work(stop, &|name, data| drop(say.send((name, data))));
+            });
+            let sent = pass(&said, &mut events);
             // The runs end when no reader is left.
             stop.store(true, Relaxed);
             sent
@@ -161,33 +177,28 @@ impl Questions {
         events.end()
     }
 
-    fn stages(
+    /// Answers a question stage by stage: `progress` (a [`Stage`]), for each stage `stage` and
+    /// `answer` (a [`Study`]), or `failed` (an error).
+    pub(crate) fn stages(
         &self,
         asked: &Asked<'_>,
         inputs: &Inputs,
         stop: &Arc<AtomicBool>,
-        tell: &Sender<Told>,
+        tell: Tell<'_>,
     ) {
-        // That the other end is gone is noticed by the flag.
-        let say = |told: Told| tell.send(told).is_ok();
         let began = Instant::now();
         for seeds in asked.question.stages() {
+            let of = Stage::new(asked.question, seeds, &asked.name);
             let progress = |done: usize, all: usize| {
-                say(Told::Progress(done, all));
+                tell("progress", text(&Stage { done, all, ..of.clone() }));
             };
             match self.study(asked, inputs, (seeds, stop), &progress) {
                 Ok(study) => {
-                    let after = began.elapsed().as_millis() as u64;
-                    let of = Stage::new(asked.question, seeds, &asked.name);
-                    let stage = Stage { after_ms: after, ..of };
-                    if !say(Told::Answer(Box::new((stage, study)))) {
-                        return;
-                    }
+                    let after_ms = began.elapsed().as_millis() as u64;
+                    tell("stage", text(&Stage { after_ms, ..of }));
+                    tell("answer", text(&study));
                 }
-                Err((_, why)) => {
-                    say(Told::Failed(why));
-                    return;
-                }
+                Err(failure) => return tell_failure(tell, &failure),
             }
         }
     }
@@ -206,7 +217,7 @@ impl Questions {
         let seeds = asked.question.stages().last().copied().unwrap_or(1);
         asked.request.options.detail = true;
         let study = self.study(&asked, inputs, (seeds, &running.stop), &|_, _| {})?;
-        let input = self.input(&asked, inputs)?;
+        let input = asked.input(self, inputs)?;
         let header = input.recording().map(|(path, header)| {
             (header.clone(), std::fs::metadata(path).map_or(0, |data| data.len()))
         });
@@ -217,27 +228,22 @@ impl Questions {
     }
 }
 
-/// Passes on what is told, until all is told or the reader is gone.
-fn pass(told: &Receiver<Told>, events: &mut Events, asked: &Asked<'_>) -> io::Result<()> {
-    let mut number = 0;
-    let stages = asked.question.stages();
+/// Returns an event's data.
+pub(crate) fn text(value: &impl Serialize) -> String {
+    // The types of this program have only keys that are texts.
+    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// Says why there is no answer: `failed`, with `schedlab-error/1`.
+pub(crate) fn tell_failure(tell: Tell<'_>, (_, why): &Failure) {
+    tell("failed", text(&schedlab_study::error_output::ErrorOutput::new(why)));
+}
+
+/// Passes on what is said, until all is said or the reader is gone.
+fn pass(said: &Receiver<(&'static str, String)>, events: &mut Events) -> io::Result<()> {
     loop {
-        match told.recv_timeout(BEAT) {
-            Ok(Told::Progress(done, all)) => {
-                let seeds = stages.get(number).copied().unwrap_or_default();
-                let of = Stage::new(asked.question, seeds, &asked.name);
-                events.send("progress", &serde_json::to_string(&Stage { done, all, ..of })?)?;
-            }
-            Ok(Told::Answer(answer)) => {
-                number += 1;
-                let (stage, study) = *answer;
-                events.send("stage", &serde_json::to_string(&stage)?)?;
-                events.send("answer", &serde_json::to_string(&study)?)?;
-            }
-            Ok(Told::Failed(why)) => {
-                let error = schedlab_study::error_output::ErrorOutput::new(&why);
-                events.send("failed", &serde_json::to_string(&error)?)?;
-            }
+        match said.recv_timeout(BEAT) {
+            Ok((name, data)) => events.send(name, &data)?,
             Err(RecvTimeoutError::Timeout) => events.beat()?,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }

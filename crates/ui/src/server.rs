@@ -1,12 +1,15 @@
-//! The server: a port on loopback, and a thread for each request.
+//! The server: a port on loopback or a socket, and a thread for each request.
 
 use crate::answer;
 use crate::api::Api;
 use crate::guard::Guard;
 use crate::inputs::Inputs;
+use crate::live::Live;
 use crate::questions::Questions;
+use crate::socket::{self, SocketFile};
 use crate::{UiError, WorkbenchOptions};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tiny_http::Server;
@@ -19,8 +22,15 @@ const MOST: usize = 64;
 /// A workbench that listens.
 pub struct Workbench {
     server: Server,
-    address: SocketAddr,
+    at: At,
     api: Api,
+}
+
+/// Where a workbench listens.
+enum At {
+    Port(SocketAddr),
+    /// The file is removed with this value.
+    Socket(SocketFile),
 }
 
 impl Workbench {
@@ -30,27 +40,52 @@ impl Workbench {
     /// An input cannot be opened, or the port is taken.
     pub fn bind(options: &WorkbenchOptions) -> Result<Workbench, UiError> {
         let inputs = Inputs::new(options)?;
-        let port = options.port;
-        let failed = |reason: String| UiError::Port { port, reason };
-        let server =
-            Server::http((Ipv4Addr::LOCALHOST, port)).map_err(|error| failed(error.to_string()))?;
-        let address =
-            server.server_addr().to_ip().ok_or_else(|| failed("no address".to_owned()))?;
-        let guard = Guard::new(address.port()).map_err(UiError::Random)?;
+        let (server, at) = match &options.socket {
+            Some(path) => {
+                let (server, file) = socket::listen(path)?;
+                (server, At::Socket(file))
+            }
+            None => loopback(options.port)?,
+        };
+        let port = match &at {
+            At::Port(address) => Some(address.port()),
+            At::Socket(..) => None,
+        };
+        let guard = Guard::new(port).map_err(UiError::Random)?;
         let questions = Questions::default();
-        let api = Api { guard, inputs, questions, origin: options.origin.clone() };
-        Ok(Workbench { server, address, api })
+        let api = Api { guard, inputs, questions, origin: options.origin.clone(), live: None };
+        Ok(Workbench { server, at, api })
+    }
+
+    /// Shows the machine, too.
+    #[must_use]
+    pub fn watching(mut self, live: Box<dyn Live>) -> Workbench {
+        self.api.live = Some(live);
+        self
     }
 
     /// The address for a user, with the token. The part behind `#` stays in the browser: no server
-    /// and no log sees it.
+    /// and no log sees it. Of a socket: what a browser asks behind a tunnel to it.
     pub fn address(&self) -> String {
-        format!("http://{}/#token={}", self.address, self.api.guard.token())
+        match &self.at {
+            At::Port(address) => format!("http://{address}/#token={}", self.api.guard.token()),
+            At::Socket(..) => format!("http://localhost:8080/#token={}", self.api.guard.token()),
+        }
+    }
+
+    /// The socket at which it listens; `None`: at a port.
+    pub fn socket(&self) -> Option<&Path> {
+        match &self.at {
+            At::Port(_) => None,
+            At::Socket(file) => Some(file.path()),
+        }
     }
 
     /// The address for the command line of a browser, which other users can read: it opens once.
+    /// `None`: it was used, or no browser can open the socket.
     pub fn address_to_open(&self) -> Option<String> {
-        Some(format!("http://{}/#key={}", self.address, self.api.guard.key()?))
+        let At::Port(address) = self.at else { return None };
+        Some(format!("http://{address}/#key={}", self.api.guard.key()?))
     }
 
     /// Serves until `stop`.
@@ -81,6 +116,14 @@ impl Workbench {
     }
 }
 
+fn loopback(port: u16) -> Result<(Server, At), UiError> {
+    let failed = |reason: String| UiError::Port { port, reason };
+    let server =
+        Server::http((Ipv4Addr::LOCALHOST, port)).map_err(|error| failed(error.to_string()))?;
+    let address = server.server_addr().to_ip().ok_or_else(|| failed("no address".to_owned()))?;
+    Ok((server, At::Port(address)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,13 +147,14 @@ mod tests {
     #[test]
     fn the_key_of_a_browser_is_exchanged_once() {
         let bench = Workbench::bind(&WorkbenchOptions::default()).unwrap();
+        let At::Port(address) = bench.at else { panic!("a port") };
         let key = bench.address_to_open().unwrap().split("#key=").nth(1).unwrap().to_owned();
         let token = bench.address().split("#token=").nth(1).unwrap().to_owned();
         assert_ne!(key, token);
         let ended = AtomicBool::new(false);
         std::thread::scope(|threads| {
             threads.spawn(|| bench.serve(&|| ended.load(Relaxed)));
-            let answers = ["wrong", &key, &key].map(|key| post_key(bench.address, key));
+            let answers = ["wrong", &key, &key].map(|key| post_key(address, key));
             ended.store(true, Relaxed);
             let has = |text: &String| text.contains(&token);
             assert_eq!(answers.each_ref().map(has), [false, true, false], "{answers:?}");

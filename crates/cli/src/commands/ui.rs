@@ -1,5 +1,8 @@
 //! `schedlab ui`
 
+#[cfg(feature = "machine")]
+mod live;
+
 use crate::ending::Ending;
 use crate::exit::Exit;
 use crate::origin::made_on;
@@ -7,6 +10,7 @@ use crate::output;
 use schedlab_study::page::Origin;
 use schedlab_ui::{Workbench, WorkbenchOptions};
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,10 +22,12 @@ Examples:
   schedlab ui redis.slt --serve redis-server     begin with a recording and its server
   schedlab ui incidents/                         a folder: its recordings, worst first
   schedlab ui redis-batch                        a scenario of the gallery
+  schedlab ui --live                             watch this machine; a button opens the last 10 s
   schedlab ui redis.slt --no-open --port 8080    for a browser elsewhere: ssh -L 8080:127.0.0.1:8080
+  schedlab ui --socket $XDG_RUNTIME_DIR/ui       no port: ssh -L 8080:/run/user/1000/ui HOST
 
 The page is for this machine only: it listens on 127.0.0.1, and the address that it prints has a \
-token without which nothing is answered. What is dropped on the page is kept in files without a \
+token without which nothing is answered. At a socket other users cannot even connect. What is dropped on the page is kept in files without a \
 name, which are gone when the command ends. Ctrl-C ends it (docs/guide/workbench.md).
 
 Exit codes: 0 it was ended, 2 bad input or not possible here.")]
@@ -37,6 +43,13 @@ pub(crate) struct UiArgs {
     /// Listen on this port of 127.0.0.1 [default: any that is free]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
+    /// Listen at this socket instead of a port; its folder must be yours alone (mode 0700)
+    #[arg(long, value_name = "FILE", conflicts_with = "port")]
+    socket: Option<PathBuf>,
+    /// Watch this machine, too (needs the rights of `schedlab record`)
+    #[cfg(feature = "machine")]
+    #[arg(long)]
+    live: bool,
     /// Print the address only, and start no browser
     #[arg(long)]
     no_open: bool,
@@ -52,18 +65,21 @@ pub(crate) fn run(args: &UiArgs) -> anyhow::Result<Exit> {
         inputs: args.inputs.clone(),
         serve: args.serve.clone(),
         port: args.port.unwrap_or(0),
+        socket: args.socket.clone(),
         origin,
     })?;
     let ending = Ending::install()?;
-    output::write(
-        None,
-        &format!(
-            "The workbench is at {}\nThe address is for you alone: it has a token. Ctrl-C ends the \
-             workbench, and what was dropped on its page is gone then.\n",
-            workbench.address()
-        ),
-    )?;
+    #[cfg(feature = "machine")]
+    let workbench = if args.live {
+        let flag = ending.flag();
+        let asked = || flag.as_ref().is_some_and(|flag| flag.load(Relaxed));
+        workbench.watching(Box::new(live::Watched::start(&asked)?))
+    } else {
+        workbench
+    };
+    output::write(None, &place(&workbench))?;
     if !args.no_open
+        && args.socket.is_none()
         && let Err(why) = open(&workbench)
     {
         output::warn(&format!("No browser was started: {why}. Open the address above.\n"));
@@ -71,6 +87,22 @@ pub(crate) fn run(args: &UiArgs) -> anyhow::Result<Exit> {
     let stop = ending.flag();
     workbench.serve(&|| stop.as_ref().is_some_and(|stop| stop.load(Relaxed)));
     Ok(Exit::Done)
+}
+
+/// Returns where the workbench is.
+fn place(workbench: &Workbench) -> String {
+    let address = workbench.address();
+    let at = match workbench.socket() {
+        None => format!("The workbench is at {address}\n"),
+        Some(path) => format!(
+            "The workbench is at the socket {}. A browser reaches it through a tunnel:\n  ssh -L \
+             8080:{} HOST\n  {address}\n",
+            path.display(),
+            std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display(),
+        ),
+    };
+    at + "The address is for you alone: it has a token. Ctrl-C ends the workbench, and what was \
+          dropped on its page is gone then.\n"
 }
 
 /// Starts the user's browser.

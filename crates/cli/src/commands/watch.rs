@@ -69,7 +69,8 @@ pub(crate) struct WatchArgs {
 /// What the key w writes.
 pub(super) const LAST: Ns = Ns::from_s(10);
 
-type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
+/// The thread that records.
+pub(super) type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
 pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();

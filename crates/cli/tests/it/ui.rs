@@ -3,7 +3,11 @@
 
 mod ask;
 mod browser;
+mod parts;
 mod refused;
+mod socket;
+mod tune;
+mod walk;
 
 use super::root;
 use serde_json::{Value, json};
@@ -38,6 +42,11 @@ impl Answered {
 
 impl Server {
     fn new(arguments: &[&str]) -> Server {
+        Server::try_new(arguments).expect("it says its address")
+    }
+
+    /// `None`: it ended without an address.
+    fn try_new(arguments: &[&str]) -> Option<Server> {
         let mut child = Command::new(env!("CARGO_BIN_EXE_schedlab"))
             .args(["ui", "--no-open"])
             .args(arguments)
@@ -48,9 +57,12 @@ impl Server {
             .expect("it is built");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-        let address = line.split("http://127.0.0.1:").nth(1).unwrap_or_else(|| panic!("{line}"));
+        let Some(address) = line.split("http://127.0.0.1:").nth(1) else {
+            let _ = child.wait();
+            return None;
+        };
         let (port, token) = address.trim().split_once("/#token=").expect("a token");
-        Server { port: port.parse().expect("a port"), token: token.to_owned(), child }
+        Some(Server { port: port.parse().expect("a port"), token: token.to_owned(), child })
     }
 
     /// Sends a request with these lines of a head, and reads all of the answer.
@@ -89,7 +101,12 @@ impl Server {
 
     /// Asks, and returns the events of the answer.
     fn ask(&self, question: &Value) -> Vec<(String, Value)> {
-        let answered = self.post("/api/1/ask", question.to_string().as_bytes());
+        self.stream("/api/1/ask", question)
+    }
+
+    /// Sends a question to this address, and returns the events of the answer.
+    fn stream(&self, path: &str, question: &Value) -> Vec<(String, Value)> {
+        let answered = self.post(path, question.to_string().as_bytes());
         assert_eq!(answered.status, 200, "{answered:?}");
         events(&answered.body)
     }

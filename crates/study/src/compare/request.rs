@@ -226,6 +226,24 @@ pub const OPTIONS: &[CompareOption] = &[
         },
     },
     CompareOption {
+        name: "rows",
+        flag: "rows",
+        short: None,
+        value: "WHICH",
+        shape: Shape::Text,
+        inputs: Inputs::Scenarios,
+        help: "Simulate all rows of the scenario, or only its first one and those of the options \
+               (--variant, --scan, --scheduler): all or asked [default: all]",
+        set: |request, text| {
+            request.only_asked = match text {
+                "all" => false,
+                "asked" => true,
+                _ => return Err("must be all or asked".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    CompareOption {
         name: "recorded_under",
         flag: "recorded-under",
         short: None,
@@ -380,6 +398,8 @@ pub struct CompareRequest {
     /// The preset of costs. It is looked for when a scenario is read: that of this machine is a
     /// file.
     costs: Option<String>,
+    /// Of a scenario only its first row, and those that were asked for.
+    only_asked: bool,
     /// The types of the kernel for schedulers in BPF.
     kernel_btf: Option<PathBuf>,
     /// Which preset a kernel without one is simulated as.
@@ -417,7 +437,7 @@ impl CompareRequest {
                 Inputs::Recordings,
                 format!(
                     "has a meaning only for scenarios, and {name} is a recording, which knows its \
-                     machine's delays"
+                     machine's delays and has no rows of its own"
                 ),
             ),
         };
@@ -457,6 +477,12 @@ impl CompareRequest {
             let costs = preset::costs(name)
                 .map_err(|error| StudyError::Option(format!("costs: {error}")))?;
             scenario.machine.costs = costs;
+        }
+        if let (Input::Scenario(scenario), true) = (&mut input, self.only_asked) {
+            scenario.schedulers.truncate(1);
+            scenario.variants.clear();
+            // They are about rows that are not simulated.
+            scenario.expectations.clear();
         }
         self.read_objects(&input)?;
         Ok(input)
@@ -513,6 +539,7 @@ mod tests {
             ("around", "worst:3", "best"),
             ("around", "1.5s", "worst:0"),
             ("by", "pod", "pods"),
+            ("rows", "asked", "mine"),
         ] {
             assert!(set(name, right).is_ok(), "{name} {right}");
             assert!(set(name, wrong).is_err_and(|why| !why.is_empty()), "{name} {wrong}");
@@ -525,6 +552,19 @@ mod tests {
         };
         assert!(read("modern-vm").is_ok());
         assert!(read("modern-wm").unwrap_err().to_string().contains("did you mean"));
+    }
+
+    /// A scenario with one's own row alone has two rows, and none of its expectations.
+    #[test]
+    fn only_the_rows_that_were_asked_for_are_simulated() {
+        let mut request = set("rows", "asked").unwrap();
+        request.set(option("variants").unwrap(), "mine: yes-2 nice=10").unwrap();
+        request.options.duration = Some(Ns::from_ms(200));
+        let found = crate::gallery::find("two-hogs").unwrap();
+        let study = request.compare(&request.read(found).unwrap(), &|_, _| {}).unwrap();
+        let names: Vec<&str> = study.rows.iter().map(|row| row.variant.as_str()).collect();
+        assert_eq!(names, ["as it is", "mine"]);
+        assert!(study.expectations.is_empty());
     }
 
     #[test]

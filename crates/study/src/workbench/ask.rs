@@ -26,6 +26,11 @@ const MOST: (usize, u32) = (5, 100);
 /// Options of a question, and variants among them, at most.
 const MOST_OPTIONS: usize = 64;
 
+/// Returns why a page may not give this option; `None`: it may.
+pub(super) fn refused(flag: &str) -> Option<&'static str> {
+    REFUSED.iter().find(|(name, _)| *name == flag).map(|(_, why)| *why)
+}
+
 /// What is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -106,7 +111,7 @@ impl Question {
         }
         let mut request = CompareRequest::default();
         for (flag, text) in &self.options {
-            if let Some((_, why)) = REFUSED.iter().find(|(name, _)| name == flag) {
+            if let Some(why) = refused(flag) {
                 return Err(wrong(format!("--{flag} {why}: a page cannot give it")));
             }
             let option = OPTIONS.iter().find(|option| option.flag == flag).ok_or_else(|| {

@@ -8,6 +8,7 @@ use crate::metric::{Metric, Stat};
 use crate::page::recording::{Observed, lanes, longest, observed, own_lanes};
 use crate::result::InputKind;
 use crate::scenario::Scenario;
+use crate::serve::Guess;
 use crate::show::{ShowOptions, ShownServer, scope, sentences, server_first};
 use schedlab_model::{Ns, TaskId};
 use schedlab_report::{LaneWait, Lanes};
@@ -19,7 +20,9 @@ use schedlab_trace::analysis::{Analysis, Answer, Label, Scope};
 use schedlab_trace::{Header, Recording};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What can be opened.
 #[derive(Clone, PartialEq, Debug, Default, JsonSchema, Serialize)]
@@ -39,6 +42,8 @@ pub struct InputsOutput {
     pub serve: Option<String>,
     /// The scenarios of the gallery.
     pub gallery: Vec<ListedInput>,
+    /// Whether the machine is watched: `schedlab ui --live`.
+    pub live: bool,
 }
 
 /// Something that can be opened.
@@ -181,10 +186,20 @@ pub struct Opened {
     pub recording: Recording,
     /// Where the events are simulated: the scenario.
     pub scenario: Option<Box<Scenario>>,
+    /// What was looked at last: numbers and lanes come from one pass over the events.
+    last: Mutex<Option<Arc<Looked>>>,
+}
+
+/// One look, and what it showed.
+struct Looked {
+    look: Look,
+    scope: Scope,
+    server: Option<ShownServer>,
+    seen: Observed,
 }
 
 /// What is looked at.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Look {
     /// The server that was named.
     pub serve: Option<String>,
@@ -195,8 +210,31 @@ pub struct Look {
 }
 
 impl Opened {
+    /// Opens an input; `id` is what it is called in addresses.
+    pub fn new(
+        id: String,
+        name: String,
+        recording: Recording,
+        scenario: Option<Box<Scenario>>,
+    ) -> Opened {
+        Opened { id, name, recording, scenario, last: Mutex::default() }
+    }
+
+    /// Looks, unless the last look was the same. Of two that look at once one waits for the other.
+    fn looked(&self, look: &Look) -> Result<Arc<Looked>, StudyError> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = last.as_ref().filter(|known| known.look == *look) {
+            return Ok(known.clone());
+        }
+        let (scope, server) = self.scope(look)?;
+        let seen = observed(&self.recording, &self.name, &scope)?;
+        let looked = Arc::new(Looked { look: look.clone(), scope, server, seen });
+        *last = Some(looked.clone());
+        Ok(looked)
+    }
+
     /// Returns what the look is at, and the server.
-    fn scope(&self, look: &Look) -> Result<(Scope, Option<ShownServer>), StudyError> {
+    pub(super) fn scope(&self, look: &Look) -> Result<(Scope, Option<ShownServer>), StudyError> {
         let options = ShowOptions {
             serve: look.serve.clone(),
             from: look.from,
@@ -217,10 +255,9 @@ impl Opened {
     /// # Errors
     /// A part or a server that is not there, or events that do not tell preemption from blocking.
     pub fn lanes(&self, look: &Look) -> Result<Lanes, StudyError> {
-        let (scope, _) = self.scope(look)?;
-        let Observed { run, findings, .. } = observed(&self.recording, &self.name, &scope)?;
-        let own = own_lanes(&scope, &findings);
-        let mut lanes = lanes(&self.recording.header, run, own);
+        let looked = self.looked(look)?;
+        let own = own_lanes(&looked.scope, &looked.seen.findings);
+        let mut lanes = lanes(&self.recording.header, looked.seen.run.clone(), own);
         if self.scenario.is_some() {
             lanes.runs.iter_mut().for_each(|run| run.name = "simulated".to_owned());
         }
@@ -232,14 +269,14 @@ impl Opened {
     /// # Errors
     /// As for [`Opened::lanes`].
     pub fn overview(&self, look: &Look) -> Result<Overview, StudyError> {
-        let (scope, server) = self.scope(look)?;
+        let looked = self.looked(look)?;
+        let Looked { scope, server, seen, .. } = &*looked;
         let recording = &self.recording;
         let header = &recording.header;
-        let seen = observed(recording, &self.name, &scope)?;
         let answer =
-            Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, &scope));
+            Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
         let knows = Worst::check(header).is_ok();
-        let waits = if knows { longest(recording, &scope, &seen.findings).0 } else { Vec::new() };
+        let waits = if knows { longest(recording, scope, &seen.findings).0 } else { Vec::new() };
         let scenario = self.scenario.as_deref();
         Ok(Overview {
             schema: SCHEMA,
@@ -253,11 +290,11 @@ impl Opened {
             part_ns: [scope.from.0, scope.to.min(recording.duration).0],
             kernel: scenario.map_or_else(|| header.kernel.clone(), |_| String::new()),
             scheduler: self.scheduler(),
-            answer: sentences(recording, &scope, answer.as_ref(), server.as_ref()),
+            answer: sentences(recording, scope, answer.as_ref(), server.as_ref()),
             waited: answer.map(|answer| [answer.waiting, answer.running]),
             server: server.as_ref().map(|server| server.name.clone()),
-            guess: server.and_then(|server| server.guess).map(|guess| guess.sentence()),
-            programs: programs(header, &scope, &seen),
+            guess: server.as_ref().and_then(|server| server.guess.as_ref()).map(Guess::sentence),
+            programs: programs(header, scope, seen),
             groups: groups(header, self.family()),
             sources: scenario
                 .iter()
@@ -285,12 +322,24 @@ impl Opened {
 
 /// Returns the programs, the server's first.
 fn programs(header: &Header, scope: &Scope, seen: &Observed) -> Vec<ProgramOutput> {
+    let blame = &seen.findings.blame;
+    let lines: BTreeMap<String, usize> =
+        (0..blame.keys.len()).rev().map(|line| (label(blame, header, line), line)).collect();
+    let mut tasks: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (task, class) in seen.classes.iter().enumerate() {
+        tasks.entry(class.as_str()).or_default().push(task);
+    }
+    let of = |name: &str| tasks.get(name).map_or(&[][..], |tasks| tasks);
     let mut all: Vec<ProgramOutput> = seen
         .measured
         .subjects
         .iter()
         .filter(|subject| subject.kind == Kind::Class)
-        .map(|subject| program(header, scope, seen, subject))
+        .map(|subject| {
+            let behind = lines.get(&subject.name).map(|&line| behind(blame, header, line));
+            let (tasks, behind) = (of(&subject.name), behind.unwrap_or_default());
+            program(header, scope, (subject, tasks), behind)
+        })
         .collect();
     all.sort_by(|a, b| {
         b.serves.cmp(&a.serves).then(b.share.total_cmp(&a.share)).then(a.name.cmp(&b.name))
@@ -304,11 +353,9 @@ const BEHIND: usize = 4;
 fn program(
     header: &Header,
     scope: &Scope,
-    seen: &Observed,
-    subject: &SubjectData,
+    (subject, tasks): (&SubjectData, &[usize]),
+    (waited, behind): (u64, Vec<(String, f64)>),
 ) -> ProgramOutput {
-    let mine = |(task, class): (usize, &String)| (*class == subject.name).then_some(task);
-    let tasks: Vec<usize> = seen.classes.iter().enumerate().filter_map(mine).collect();
     let infos = || tasks.iter().filter_map(|&task| header.tasks.get(task));
     let distinct = |names: Vec<String>| {
         let mut names = names;
@@ -316,7 +363,6 @@ fn program(
         names.dedup();
         names
     };
-    let (waited, behind) = behind(&seen.findings.blame, header, &subject.name);
     let latency = |thousandths| subject.value(Metric::Latency(Stat::Percentile(thousandths)));
     let nices = || infos().map(|info| info.nice.get());
     let first = infos().next().map(|info| info.affinity.and(&all_cpus(header)));
@@ -347,22 +393,23 @@ fn all_cpus(header: &Header) -> schedlab_model::CpuSet {
     schedlab_model::CpuSet::first(header.topology.cpus())
 }
 
-/// Returns how long a program waited, and behind which others for which part of that.
-fn behind(blame: &Blame, header: &Header, name: &str) -> (u64, Vec<(String, f64)>) {
-    let label = |line: usize| match &blame.keys.labels[line] {
+/// Returns the program of a line.
+fn label(blame: &Blame, header: &Header, line: usize) -> String {
+    match &blame.keys.labels[line] {
         Label::Name(name) => name.clone(),
         Label::Task(task) => header.tasks[task.index()].comm.clone(),
-    };
-    let Some(line) = (0..blame.keys.len()).find(|&line| label(line) == name) else {
-        return (0, Vec::new());
-    };
+    }
+}
+
+/// Returns how long a program waited, and behind which others for which part of that.
+fn behind(blame: &Blame, header: &Header, line: usize) -> (u64, Vec<(String, f64)>) {
     let waited = blame.waited(line).0;
     let mut all: Vec<(String, f64)> = blame.rows[line]
         .iter()
         .filter(|(_, share)| share.time > Ns::ZERO)
         .map(|(culprit, share)| {
             let name = match culprit {
-                Culprit::Line(other) => label(*other),
+                Culprit::Line(other) => label(blame, header, *other),
                 Culprit::Idle => "no task (idle)".to_owned(),
                 Culprit::Throttled => "a limit".to_owned(),
                 Culprit::Unknown => "unknown".to_owned(),
@@ -408,7 +455,7 @@ pub fn worst_of(path: &Path, serve: Option<&str>) -> Result<(Option<u64>, String
     }
     let recording = crate::show::open(found, None, None, None)?;
     let name = path.display().to_string();
-    let opened = Opened { id: String::new(), name, recording, scenario: None };
+    let opened = Opened::new(String::new(), name, recording, None);
     // A server that is in some recordings of a folder is asked for where it is.
     let look = |serve: Option<&str>| Look { serve: serve.map(str::to_owned), ..Look::default() };
     let (scope, server) = opened.scope(&look(serve)).or_else(|_| opened.scope(&look(None)))?;

@@ -11,6 +11,7 @@ use super::answer::{counted, name};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, By, Durations, Keys, Scope};
 use crate::{Capability, Facts, Header, Recording};
+pub use requests::Request;
 use requests::{Requests, Served};
 use schedlab_model::{
     Fact, FactKind, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, TaskId, Transfer,
@@ -86,6 +87,11 @@ impl Messages {
         }
         found.finish(facts);
         found
+    }
+
+    /// Returns the requests that were answered in the scope, by all tasks.
+    pub fn requests(&self) -> impl Iterator<Item = Request<'_>> {
+        self.requests.all().filter(|request| self.scope.at(request.answered))
     }
 
     /// Returns how many requests each task answered.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-fn of<'a>(events: &'a [(String, Value)], name: &str) -> Vec<&'a Value> {
+pub(super) fn of<'a>(events: &'a [(String, Value)], name: &str) -> Vec<&'a Value> {
     events.iter().filter(|(event, _)| event == name).map(|(_, data)| data).collect()
 }
 

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A browser that ends with its value.
-struct Browser {
+pub(super) struct Browser {
     child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
@@ -19,10 +19,10 @@ struct Browser {
 }
 
 /// A tab of a browser, by its session.
-struct Tab(String);
+pub(super) struct Tab(String);
 
 impl Browser {
-    fn new(test: &str) -> Option<Browser> {
+    pub(super) fn new(test: &str) -> Option<Browser> {
         let Some(program) = schedlab_testing::chromium() else {
             skip(test, "no chromium here");
             return None;
@@ -43,7 +43,7 @@ impl Browser {
         Some(Browser { child, to, from, asked: 0, _profile: profile })
     }
 
-    fn call(&mut self, tab: Option<&Tab>, method: &str, params: Value) -> Value {
+    pub(super) fn call(&mut self, tab: Option<&Tab>, method: &str, params: Value) -> Value {
         self.asked += 1;
         let mut call = json!({"id": self.asked, "method": method, "params": params});
         if let Some(Tab(session)) = tab {
@@ -62,7 +62,7 @@ impl Browser {
         }
     }
 
-    fn open(&mut self, url: &str) -> Tab {
+    pub(super) fn open(&mut self, url: &str) -> Tab {
         let target = self.call(None, "Target.createTarget", json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
         let session = self.call(None, "Target.attachToTarget", attach)["sessionId"].clone();
@@ -72,19 +72,19 @@ impl Browser {
         tab
     }
 
-    fn size(&mut self, tab: &Tab, width: u32, height: u32) {
+    pub(super) fn size(&mut self, tab: &Tab, width: u32, height: u32) {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call(Some(tab), "Emulation.setDeviceMetricsOverride", size);
     }
 
-    fn dark(&mut self, tab: &Tab, dark: bool) {
+    pub(super) fn dark(&mut self, tab: &Tab, dark: bool) {
         let scheme = if dark { "dark" } else { "light" };
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call(Some(tab), "Emulation.setEmulatedMedia", media);
     }
 
-    fn run(&mut self, tab: &Tab, script: &str) -> Value {
+    pub(super) fn run(&mut self, tab: &Tab, script: &str) -> Value {
         let what = json!({"expression": script, "awaitPromise": true, "returnByValue": true});
         let ran = self.call(Some(tab), "Runtime.evaluate", what);
         assert!(ran["exceptionDetails"].is_null(), "{script}: {ran}");
@@ -93,7 +93,7 @@ impl Browser {
 
     /// Waits until the script says true.
     #[track_caller]
-    fn wait(&mut self, tab: &Tab, script: &str) {
+    pub(super) fn wait(&mut self, tab: &Tab, script: &str) {
         let began = Instant::now();
         while self.run(tab, script) != json!(true) {
             let text = "document.body.innerText.slice(0, 2000)";
@@ -106,7 +106,7 @@ impl Browser {
         }
     }
 
-    fn key(&mut self, tab: &Tab, key: &str, code: u32) {
+    pub(super) fn key(&mut self, tab: &Tab, key: &str, code: u32) {
         for kind in ["rawKeyDown", "keyUp"] {
             let press =
                 json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code});
@@ -122,13 +122,13 @@ impl Drop for Browser {
     }
 }
 
-const READY: &str = "document.querySelector('.bench')?.dataset.ready === 'yes' && \
+pub(super) const READY: &str = "document.querySelector('.bench')?.dataset.ready === 'yes' && \
                      document.querySelector('#lanes')?.dataset.ready === 'yes'";
-const SEEDS: &str = "Number(document.getElementById('stage')?.dataset.seeds ?? 0)";
-const ERRORS: &str = "document.documentElement.dataset.errors ?? ''";
+pub(super) const SEEDS: &str = "Number(document.getElementById('stage')?.dataset.seeds ?? 0)";
+pub(super) const ERRORS: &str = "document.documentElement.dataset.errors ?? ''";
 
 /// Moves the slider of a setting as a person does: a value, and the event of it.
-fn slide(key: &str, value: i32) -> String {
+pub(super) fn slide(key: &str, value: i32) -> String {
     format!(
         "(() => {{ const label = [...document.querySelectorAll('.control label')].find((l) => \
          l.textContent === '{key}'); const input = document.getElementById(label.htmlFor); \
@@ -212,7 +212,7 @@ fn two_hundred_changes_end_in_one_answer() {
 
 /// Every control has a name, text can be read, nothing is wider than the window: in light and dark,
 /// wide and narrow, of an answer and of the list of inputs.
-const LOOK: &str = include_str!("look.js");
+pub(super) const LOOK: &str = include_str!("look.js");
 
 #[test]
 fn every_view_can_be_read_and_reached() {

@@ -20,16 +20,33 @@ struct Answered {
     by: TaskId,
     /// The direction in which the request came.
     object: ObjectId,
-    /// Its client is not in the recording: it arrived at the latest then.
-    unseen: bool,
+    /// The task that asked; `None`: it is not in the recording, and the request arrived at the
+    /// latest then.
+    client: Option<TaskId>,
 }
 
 /// A request that has no answer yet.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     arrived: Ns,
-    unseen: bool,
+    client: Option<TaskId>,
     read: bool,
+}
+
+/// A request that was answered, as others read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request<'a> {
+    /// When its first bytes arrived; of a client that is not in the recording when the server read
+    /// them.
+    pub arrived: Ns,
+    /// When the first bytes of the answer went back.
+    pub answered: Ns,
+    /// The task that answered.
+    pub by: TaskId,
+    /// The task that asked; `None`: it is not in the recording.
+    pub client: Option<TaskId>,
+    /// The server's port or path.
+    pub over: &'a str,
 }
 
 /// What happens on the connections of servers.
@@ -125,20 +142,24 @@ impl Requests {
     pub(super) fn sent(&mut self, at: Ns, task: TaskId, object: ObjectId, late: bool) {
         if self.inward.contains(&object) {
             if !late {
-                self.open.entry(object).or_insert(Open { arrived: at, unseen: false, read: false });
+                self.open.entry(object).or_insert(Open {
+                    arrived: at,
+                    client: Some(task),
+                    read: false,
+                });
             }
             return;
         }
         let Some(&inward) = self.outward.get(&object) else { return };
         if let Some(open) = self.open.get(&inward).copied().filter(|open| open.read) {
             self.open.remove(&inward);
-            let Open { arrived, unseen, .. } = open;
+            let Open { arrived, client, .. } = open;
             self.answered.push(Answered {
                 arrived,
                 answered: at.max(arrived),
                 by: task,
                 object: inward,
-                unseen,
+                client,
             });
         }
     }
@@ -148,7 +169,7 @@ impl Requests {
         if self.inward.contains(&object) {
             self.open
                 .entry(object)
-                .or_insert(Open { arrived: at, unseen: true, read: false })
+                .or_insert(Open { arrived: at, client: None, read: false })
                 .read = true;
         }
     }
@@ -159,6 +180,17 @@ impl Requests {
         self.answered.drain(..).map(|answered| {
             let name = names.get(&answered.object).map_or("", String::as_str);
             (name, answered.answered, answered.answered.saturating_sub(answered.arrived))
+        })
+    }
+
+    /// Returns the requests that were answered, in the order of their answers.
+    pub(super) fn all(&self) -> impl Iterator<Item = Request<'_>> {
+        self.answered.iter().map(|one| Request {
+            arrived: one.arrived,
+            answered: one.answered,
+            by: one.by,
+            client: one.client,
+            over: self.names.get(&one.object).map_or("", String::as_str),
         })
     }
 
@@ -202,7 +234,8 @@ fn row(line: usize, over: &str, mut list: Vec<(&Answered, Ns)>) -> Served {
         waiting: Ns::ZERO,
         slowest: Ns::ZERO,
         slowest_waiting: Ns::ZERO,
-        unseen_clients: list.iter().filter(|(answered, _)| answered.unseen).count() as u64,
+        unseen_clients: list.iter().filter(|(answered, _)| answered.client.is_none()).count()
+            as u64,
     };
     let hundredth = list.len().div_ceil(100);
     for (place, (answered, waited)) in list.into_iter().enumerate() {
