@@ -337,6 +337,8 @@ int BPF_PROG(on_exit, struct task_struct *task)
 {
     if (filter != FILTER_NONE && !wanted(task))
         return 0;
+    if (classes)
+        sum_exit(bpf_ktime_get_ns(), task);
     put(EXIT, task->pid, 0, 0);
     return 0;
 }

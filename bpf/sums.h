@@ -353,6 +353,19 @@ INLINE void sum_new(__u64 at, struct task_struct *task, struct task_struct *pare
     waits_from(life, at);
 }
 
+/* The task's last run counts until here. */
+INLINE void sum_exit(__u64 at, struct task_struct *task)
+{
+    __u32 cpu = bpf_get_smp_processor_id();
+    struct life *life = life_of(task->pid);
+    struct control *control = here(cpu);
+    if (!life || !control || life->state != RUNS)
+        return;
+    if (life->run && at - life->since >= life->run)
+        told(control, cpu, at, task->pid, life->since, TOLD_RUN, 0, 0);
+    life->run = 0;
+}
+
 INLINE void sum_migrate(__u64 at, struct task_struct *task)
 {
     struct life *life = life_of(task->pid);

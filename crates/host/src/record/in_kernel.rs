@@ -35,6 +35,9 @@ const RING: usize = 4 << 20;
 /// A pack is closed after this time, so that it can be dropped when it is too old.
 const CLOSED_AFTER: u64 = 500_000_000;
 
+/// Before a look began by so much, every record is in its ring.
+const STILL: u64 = 1_000_000;
+
 /// A kind of stretch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stretch {
@@ -235,6 +238,7 @@ impl InKernel {
             ring.disable().map_err(HostError::io("ending the recording"))?;
         }
         state.round(&mut rings, now, (&sums, sink));
+        state.look_at_noted(u64::MAX, &sums, sink);
         sink.over(&state.view(now, &sums));
         Ok(RecordEnd {
             duration: Ns(now - monotonic_ns),
@@ -367,21 +371,27 @@ impl State {
                 }
             }
         }
-        let mut noted = std::mem::take(&mut self.noted);
-        // Of each CPU they are in order.
-        noted.sort_by_key(Noted::at);
-        for one in noted.drain(..) {
-            match one {
-                Noted::Event(event) => self.happened(event, sums, sink),
-                Noted::Told(told) => self.told(&told, sums, sink),
-            }
-        }
-        self.noted = noted;
+        self.look_at_noted(now.saturating_sub(STILL), sums, sink);
         self.see_steal(now);
         self.tasks.forget(Ns(now.saturating_sub(self.origin)));
         if now.saturating_sub(self.closed) >= CLOSED_AFTER {
             self.closed = now;
             self.drop_old(now.saturating_sub(self.keep));
+        }
+    }
+
+    /// In the order of time, as far as nothing older can come: what is younger waits for the next
+    /// look.
+    fn look_at_noted(&mut self, until: u64, sums: &KernelSums, sink: &mut dyn InKernelSink) {
+        let mut noted = std::mem::take(&mut self.noted);
+        // Of each CPU they are in order.
+        noted.sort_by_key(Noted::at);
+        self.noted = noted.split_off(noted.partition_point(|one| one.at() <= until));
+        for one in noted {
+            match one {
+                Noted::Event(event) => self.happened(event, sums, sink),
+                Noted::Told(told) => self.told(&told, sums, sink),
+            }
         }
     }
 

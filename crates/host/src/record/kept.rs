@@ -213,7 +213,10 @@ impl CpuSource for PackSource {
 mod tests {
     use super::*;
     use crate::facts::FactSource;
-    use schedlab_model::{CpuSet, Nice, Policy};
+    use crate::record::RecordStart;
+    use crate::record::pack::Packer;
+    use schedlab_model::{CpuSet, EventKind, EventSink, Nice, Policy, SchedEvent};
+    use std::sync::Arc;
 
     fn facts(id: u32, tid: u32, comm: &str) -> TaskFacts {
         TaskFacts {
@@ -232,6 +235,93 @@ mod tests {
             stand_in: false,
             from: FactSource::Kernel,
         }
+    }
+
+    /// What a sink hears, in words.
+    #[derive(Default)]
+    struct Heard(Vec<String>);
+
+    impl EventSink for Heard {
+        fn event(&mut self, event: &SchedEvent) {
+            let what = match event.kind {
+                EventKind::Switch { next: Some(next), .. } => format!("switch to {}", next.0),
+                EventKind::Wake { task, .. } => format!("wake {}", task.0),
+                EventKind::Steal { ns } => format!("stolen {}", ns.0),
+                EventKind::Lost { count } => format!("lost {count}"),
+                other => format!("{other:?}"),
+            };
+            self.0.push(format!("{} {} {what}", event.at.0, event.cpu.index()));
+        }
+    }
+
+    impl RecordSink for Heard {
+        fn start(&mut self, _: &RecordStart) -> io::Result<()> {
+            Ok(())
+        }
+        fn group(&mut self, group: &GroupFacts) {
+            self.0.push(format!("group {}", group.path));
+        }
+        fn task(&mut self, task: &TaskFacts) {
+            self.0.push(format!("task {} {}", task.id.0, task.comm));
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Two CPUs; the events of both come in the order of time, each after what it names.
+    #[test]
+    fn what_is_kept_becomes_events_in_the_order_of_time() {
+        let record = |at: u64, kind: u64, a: u64, b: u64| [at, a | b << 32, kind << 48, 0];
+        let pack = |records: &[[u64; 4]], lost: u64| {
+            let mut packer = Packer::new();
+            records.iter().for_each(|words| assert!(packer.push(*words).is_none()));
+            if lost > 0 {
+                packer.lost(lost);
+            }
+            Packs::from([Arc::new(packer.close().expect("records"))])
+        };
+        const SECOND: u64 = 1_000_000_000;
+        let mut tasks = KeptTasks::default();
+        tasks.told(&facts(10, 7, "redis"), None);
+        tasks.told(&facts(11, 8, "batch"), None);
+        let root = GroupFacts {
+            id: GroupId::ROOT,
+            path: "/".to_owned(),
+            parent: None,
+            weight: None,
+            idle: false,
+            bandwidth: None,
+            rt_runtime_us: None,
+            autogroup_nice: None,
+        };
+        let kept = KeptEvents {
+            origin: SECOND,
+            end: 3 * SECOND,
+            packs: vec![
+                pack(&[record(SECOND + 100, 2, 7, 8), record(2 * SECOND, 1, 8, 7)], 5),
+                pack(&[record(SECOND + 200, 1, 0, 8), record(3 * SECOND + 1, 2, 7, 8)], 0),
+            ],
+            tasks,
+            groups: vec![root],
+            stolen: vec![(SECOND + SECOND / 2, CpuId(1), Ns(77))],
+            short: false,
+        };
+        let mut heard = Heard::default();
+        kept.replay(&mut heard).unwrap();
+        assert_eq!(
+            heard.0,
+            [
+                "group /",
+                "task 0 batch",
+                "task 1 redis",
+                "100 0 wake 1",
+                "200 1 switch to 0",
+                "500000000 1 stolen 77",
+                "1000000000 0 switch to 1",
+                "1000000000 0 lost 5",
+            ]
+        );
     }
 
     /// One thread id, three tasks: the first ended before what is read, the second was there when it
