@@ -2,8 +2,8 @@
 //! say what an incident is, each incident becomes a recording, and metrics tell the rest.
 //!
 //! Where BPF programs may be run the kernel sums up and tells only what a rule may mean
-//! ([`schedlab_host::in_kernel`]); elsewhere, and for what the kernel cannot decide, every event comes
-//! here. What a rule and a metric mean is in one place for both.
+//! ([`schedlab_host::in_kernel`]); elsewhere, and for what the kernel cannot decide, every event
+//! comes here. What a rule and a metric mean is in one place for both.
 //!
 //! Three threads: the recorder's, which evaluates rules and counts; one that writes recordings and
 //! runs programs; one that serves metrics. The last two give up what they do not need.

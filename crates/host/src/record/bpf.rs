@@ -216,25 +216,31 @@ impl Loaded {
             fact_links: Vec::new(),
             left_out: 0,
         };
+        loaded.prepare(only, &btf, &release)?;
+        Ok(loaded)
+    }
+
+    /// Fills the maps, and has the kernel check the programs.
+    fn prepare(&mut self, only: &Only, btf: &Btf, release: &str) -> Result<(), HostError> {
         if let Only::Processes(list) = only {
-            loaded.fill("processes", list)?;
+            self.fill("processes", list)?;
         }
-        loaded.fill("softirq_threads", &super::calibrate::softirq_threads())?;
+        self.fill("softirq_threads", &super::calibrate::softirq_threads())?;
         for (name, tracepoint, needed) in PROGRAMS {
-            match loaded.program(name)?.load(tracepoint, &btf) {
+            match self.program(name)?.load(tracepoint, btf) {
                 Ok(()) => {}
                 Err(ProgramError::Btf(_)) if !needed => {}
                 Err(error) => {
                     let what = format!("loading the BPF program on {tracepoint}");
-                    return Err(too_old(&release, failed(&what)(&error)));
+                    return Err(too_old(release, failed(&what)(&error)));
                 }
             }
         }
-        for (name, tracepoint) in loaded.fact_programs().chain(messages.map(|_| COUNTER)) {
+        for (name, tracepoint) in self.fact_programs().chain(self.messages.map(|_| COUNTER)) {
             let what = format!("loading the BPF program for messages on {tracepoint}");
-            loaded.program(name)?.load(tracepoint, &btf).map_err(|e| failed(&what)(&e))?;
+            self.program(name)?.load(tracepoint, btf).map_err(|e| failed(&what)(&e))?;
         }
-        Ok(loaded)
+        Ok(())
     }
 
     /// The programs that see messages here.

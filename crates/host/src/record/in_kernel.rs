@@ -240,19 +240,7 @@ impl InKernel {
         state.round(&mut rings, now, (&sums, sink));
         state.look_at_noted(u64::MAX, &sums, sink);
         sink.over(&state.view(now, &sums));
-        Ok(RecordEnd {
-            duration: Ns(now - monotonic_ns),
-            events: state.events,
-            lost: state.lost,
-            facts: 0,
-            facts_lost: 0,
-            recorder_cpu: Ns(clock(ClockId::ThreadCPUTime).saturating_sub(cpu_before)),
-            stolen: state.stolen_all,
-            busy,
-            sched_ext: sched_ext::here(),
-            exit: None,
-            command_pid: None,
-        })
+        Ok(state.end(now, busy, cpu_before))
     }
 }
 
@@ -334,6 +322,22 @@ impl State {
     fn view<'a>(&'a self, now: u64, sums: &'a KernelSums) -> View<'a> {
         let now = Ns(now.saturating_sub(self.origin));
         View { now, events: self.events, lost: self.lost, state: self, sums }
+    }
+
+    fn end(&self, now: u64, busy: Ns, cpu_before: u64) -> RecordEnd {
+        RecordEnd {
+            duration: Ns(now.saturating_sub(self.origin)),
+            events: self.events,
+            lost: self.lost,
+            facts: 0,
+            facts_lost: 0,
+            recorder_cpu: Ns(clock(ClockId::ThreadCPUTime).saturating_sub(cpu_before)),
+            stolen: self.stolen_all,
+            busy,
+            sched_ext: sched_ext::here(),
+            exit: None,
+            command_pid: None,
+        }
     }
 
     /// Takes what is in the rings.

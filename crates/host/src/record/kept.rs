@@ -324,8 +324,8 @@ mod tests {
         );
     }
 
-    /// One thread id, three tasks: the first ended before what is read, the second was there when it
-    /// began, the third was created in it.
+    /// One thread id, three tasks: the first ended before what is read, the second was there when
+    /// it began, the third was created in it.
     #[test]
     fn a_thread_id_names_the_task_that_had_it_then() {
         let mut tasks = KeptTasks::default();

@@ -1,6 +1,6 @@
 //! Records of `bpf/sched.bpf.c` in little memory, as they came: nothing is looked up, followed or
 //! ordered for it, so that keeping an event costs some nanoseconds. They become events only when
-//! somebody asks for them.
+//! a recording of them is asked for.
 //!
 //! Most records differ from an earlier one of the same kind and task in nothing but the time: such
 //! a record is the number of the earlier one in a table of 255, and the distance in time. The
@@ -185,7 +185,7 @@ impl Packer {
     }
 }
 
-/// Returns how many records a mark of [`Packer::lost`] stands for.
+/// Returns how many records a mark of [`Packer::lost`] tells of.
 pub(crate) fn lost_here(words: [u64; 4]) -> Option<u64> {
     (kind_of(words) == LOST_HERE).then_some(words[1])
 }

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, HashMap};
 /// Places that are kept for what has no name of its own, by the rules that mean it.
 const FOR_OTHERS: usize = 32;
 
-/// A class without tasks is another one's place after this time: what its tasks did last was read by
-/// then.
+/// A class without tasks is another one's place after this time: what its tasks did last was read
+/// by then.
 const REST: Ns = Ns::from_s(2);
 
-/// The place of a class is in the lower bits of its number; the others tell those apart that had the
-/// place one after the other.
+/// The place of a class is in the lower bits of its number; the others tell those apart that had
+/// the place one after the other.
 const PLACE: u32 = 0xffff;
 
 struct Class {
@@ -47,7 +47,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// For so many classes. The first is that of tasks that nobody has looked at yet.
+    /// For so many classes. The first is that of tasks that the recorder has not looked at yet.
     pub(super) fn new(most: usize) -> Classes {
         let mut classes = Classes {
             list: Vec::new(),

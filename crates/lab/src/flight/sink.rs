@@ -427,7 +427,8 @@ fn counted(rules: usize) -> String {
 /// Rules about percentiles that the kernel's sums tell apart.
 const MOST_WINDOWS: usize = 64;
 
-/// Returns why rules need every event here: `limits` says whether the kernel tells what limits take.
+/// Returns why rules need every event here: `limits` says whether the kernel tells what limits
+/// take.
 pub(super) fn why_here(rules: &[NamedRule], limits: bool) -> Option<String> {
     let windows = rules.iter().filter_map(|rule| match &rule.when {
         Rule::Window(window) => Some((&rule.name, window.figure)),

@@ -1,6 +1,6 @@
-//! A histogram of waits for a scraper, in the classic and the native form. Its own buckets are those
-//! that the kernel counts in (`bpf/sums.h`): eight an octave, 6 to 12 % wide, of which the bounds
-//! of the classic form are some.
+//! A histogram of waits for a scraper, in the classic and the native form. Its own buckets are
+//! those that the kernel counts in (`bpf/sums.h`): eight an octave, 6 to 12 % wide, of which the
+//! bounds of the classic form are some.
 
 use prometheus_client::encoding::{
     EncodeMetric, MetricEncoder, NativeHistogram, NativeHistogramBuckets, NoLabelSet,
@@ -59,7 +59,7 @@ impl Waits {
     }
 }
 
-/// Returns the native bucket in which the middle of one of ours is.
+/// Returns the native bucket in which the middle of a bucket of the kernel is.
 fn native(bucket: usize) -> i32 {
     let lower = bucket.checked_sub(1).map_or(Ns::ZERO, bucket_bound);
     let middle = lower.0.midpoint(bucket_bound(bucket).0) as f64 / 1e9;

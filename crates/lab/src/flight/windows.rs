@@ -139,8 +139,8 @@ impl Windows {
         self.ended(ended, header, 1, &held)
     }
 
-    /// Notes a wait of which [`counted`](Self::counted) tells, too, and for how long a limit held it
-    /// up.
+    /// Notes a wait of which [`counted`](Self::counted) tells, too, and for how long a limit held
+    /// it up.
     pub(super) fn told(
         &mut self,
         ended: EndedWait,

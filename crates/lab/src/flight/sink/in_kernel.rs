@@ -21,7 +21,8 @@ pub(super) struct InKernelPart {
     classes: Classes,
     /// The thread id of each task.
     tasks: BTreeMap<TaskId, u32>,
-    summed: Ns,
+    /// When the sums were read last.
+    summed: Option<Ns>,
     looked: Ns,
     /// The rules are new: what is told of each task, too.
     again: bool,
@@ -32,7 +33,7 @@ impl InKernelPart {
         InKernelPart {
             classes: Classes::new(classes),
             tasks: BTreeMap::new(),
-            summed: Ns::ZERO,
+            summed: None,
             looked: Ns::ZERO,
             again: false,
         }
@@ -75,11 +76,11 @@ impl FlightSink<'_> {
     fn sum(&mut self, view: &View<'_>) {
         let findings = self.live.listener();
         let Some(part) = &mut self.kernel else { return };
-        let due = view.now.saturating_sub(part.summed) >= SECOND || findings.windows.count_all();
-        if !due {
+        let waits = part.summed.is_some_and(|at| view.now.saturating_sub(at) < SECOND);
+        if waits && !findings.windows.count_all() {
             return;
         }
-        part.summed = view.now;
+        part.summed = Some(view.now);
         part.classes.read(view, |classes, counted| {
             findings.windows.counted(counted.rules, counted.sums.waits);
             if let Some(meters) = &mut findings.meters {
