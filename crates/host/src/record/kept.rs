@@ -313,12 +313,12 @@ mod tests {
             heard.0,
             [
                 "group /",
-                "task 0 batch",
-                "task 1 redis",
-                "100 0 wake 1",
-                "200 1 switch to 0",
+                "task 0 redis",
+                "100 0 wake 0",
+                "task 1 batch",
+                "200 1 switch to 1",
                 "500000000 1 stolen 77",
-                "1000000000 0 switch to 1",
+                "1000000000 0 switch to 0",
                 "1000000000 0 lost 5",
             ]
         );

@@ -93,7 +93,8 @@ pub(super) struct FlightSink<'a> {
     /// Of which rules it was said that incidents join a recording, or have none.
     said: Vec<(String, What)>,
     packed: Ns,
-    read: Ns,
+    /// When that was read which metrics only read.
+    read: Option<Ns>,
     counted: (u64, u64),
     lost: Lost,
     heart: Heart,
@@ -161,7 +162,7 @@ impl<'a> FlightSink<'a> {
             made: BTreeMap::new(),
             said: Vec::new(),
             packed: Ns::ZERO,
-            read: Ns::ZERO,
+            read: None,
             counted: (0, 0),
             lost: Lost::default(),
             heart: Heart::new(),
@@ -396,7 +397,7 @@ impl<'a> FlightSink<'a> {
         let (events, lost) = (self.so_far.events, self.so_far.lost);
         let new = (events - self.counted.0, lost - self.counted.1);
         self.counted = (events, lost);
-        let due = self.so_far.at.saturating_sub(self.read) >= SECOND;
+        let due = self.read.is_none_or(|at| self.so_far.at.saturating_sub(at) >= SECOND);
         let disk = self.outside.disk;
         if let Some(meters) = &self.live.listener().meters {
             meters.seen(new.0, new.1);
@@ -405,7 +406,7 @@ impl<'a> FlightSink<'a> {
             }
         }
         if due {
-            self.read = self.so_far.at;
+            self.read = Some(self.so_far.at);
         }
         let quiet = self.so_far.at.saturating_sub(self.lost.at) < MINUTE && self.lost.told > 0;
         if lost > self.lost.told && !quiet {
