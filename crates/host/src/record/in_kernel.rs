@@ -357,8 +357,10 @@ impl State {
                     return;
                 }
                 match kind_of(words) {
-                    // Switches, wakeups and migrations are kept, and that is all.
-                    1 | 2 | 6 => {}
+                    // Switches, wakeups and migrations are kept, and that is all. The system call
+                    // in which a task blocks is an event of its own.
+                    1 => events += u64::from(words[3] >> 32 != 0),
+                    2 | 6 => {}
                     TOLD => return noted.push(Noted::Told(Told::read(words))),
                     _ => noted.extend(decoder.record(words).map(Noted::Event)),
                 }
