@@ -9,7 +9,7 @@
  * belongs to the task that is running when that task's own code raised it (a send over loopback raises
  * NET_RX from within the system call), and to the outside world when an interrupt raised it.
  *
- * What tasks exchange meanwhile is in facts.h, in rings of its own.
+ * What tasks exchange meanwhile is in facts.h, in rings of its own; what the flight recorder sums up is in sums.h.
  *
  * Built by `cargo xtask bpf`; the object beside it is what the binary carries. */
 #include "kernel.h"
@@ -38,6 +38,7 @@ enum {
     REGROUP = 7,   /* a task */
     NAME = 8,      /* a task, b and c: bytes 0-7 of its name; detail 0; */
     NAME_REST = 9, /* ... and bytes 8-15 */
+    TOLD = 10,     /* a task, b and c: since when; a stretch that a rule may mean, see sums.h */
 };
 enum { PREEMPTED = 1, PREV_OUTSIDE = 2, NEXT_OUTSIDE = 4, THROTTLED = 8 }; /* detail of SWITCH; and, from bit 4 */
 enum { DEADLINE = 1 << 4, REALTIME = 2 << 4, FAIR = 3 << 4 };              /* on, prev's class */
@@ -206,6 +207,7 @@ INLINE __u32 context(struct control *control, __u32 current)
 }
 
 #include "facts.h"
+#include "sums.h"
 
 /* The scheduling class by priority, and whether the limit of a control group took the CPU away: from Linux 6.18
  * on a task learns of that on its way back to user space, and leaves the queue by itself. */
@@ -246,6 +248,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
     if (record)
         fill(record, at, SWITCH, detail, prev->pid, next->pid, (state & 0xffff) | (__u32)prev->exit_state << 16,
              next->prio, call, sequence);
+    if (classes)
+        sum_switch(control, cpu, at, prev, next, state, blocks, detail);
     return 0;
 }
 
@@ -266,6 +270,8 @@ int BPF_PROG(on_waking, struct task_struct *task)
         __u32 by = current->pid;
         fill(record, at, WAKE, context(control, by), task->pid, by, 0, 0, 0, sequence);
     }
+    if (classes)
+        sum_waking(control, cpu, at, task);
     return 0;
 }
 
@@ -290,6 +296,8 @@ int BPF_PROG(on_new, struct task_struct *task)
     }
     if (filter != FILTER_NONE && !wanted(task))
         return 0;
+    if (classes)
+        sum_new(bpf_ktime_get_ns(), task, current);
     put(NEW, task->pid, current->pid, 0);
     name(task->pid, task->comm);
     return 0;
@@ -309,6 +317,8 @@ int BPF_PROG(on_migrate, struct task_struct *task, int to)
 {
     if (filter != FILTER_NONE && !wanted(task))
         return 0;
+    if (classes)
+        sum_migrate(bpf_ktime_get_ns(), task);
     put(MIGRATE, task->pid, task->thread_info.cpu, to);
     return 0;
 }
@@ -327,6 +337,8 @@ int BPF_PROG(on_exit, struct task_struct *task)
 {
     if (filter != FILTER_NONE && !wanted(task))
         return 0;
+    if (classes)
+        sum_exit(bpf_ktime_get_ns(), task);
     put(EXIT, task->pid, 0, 0);
     return 0;
 }

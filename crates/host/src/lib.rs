@@ -35,6 +35,7 @@ pub use facts::{
 pub use machine::{is_emulated, machine, rt_runtime};
 pub use proc::stolen;
 pub use record::child::Command as OwnCommand;
+pub use record::in_kernel;
 pub use record::{
     Messages, Preparing, RecordEnd, RecordFilter, RecordRequest, RecordSink, RecordStart,
     RecordUntil, record,

@@ -12,11 +12,14 @@
 pub(crate) mod bpf;
 pub(crate) mod calibrate;
 pub(crate) mod child;
+pub mod in_kernel;
+pub(crate) mod kept;
 pub(crate) mod limits;
 mod merge;
 pub(crate) mod messages;
 mod open;
 mod own_cost;
+pub(crate) mod pack;
 pub(crate) mod raw;
 pub(crate) mod switches;
 pub(crate) mod tasks;

@@ -1,9 +1,14 @@
 //! `schedlab flight`: the flight recorder as a service. The last seconds are kept in memory, rules
 //! say what an incident is, each incident becomes a recording, and metrics tell the rest.
 //!
+//! Where BPF programs may be run the kernel sums up and tells only what a rule may mean
+//! ([`schedlab_host::in_kernel`]); elsewhere, and for what the kernel cannot decide, every event
+//! comes here. What a rule and a metric mean is in one place for both.
+//!
 //! Three threads: the recorder's, which evaluates rules and counts; one that writes recordings and
 //! runs programs; one that serves metrics. The last two give up what they do not need.
 
+mod classes;
 pub mod config;
 mod findings;
 mod folder;
@@ -13,6 +18,7 @@ pub mod metrics;
 pub mod rule;
 mod signals;
 mod sink;
+mod waits;
 mod windows;
 mod writer;
 
@@ -20,10 +26,11 @@ use config::FlightConfig;
 use folder::Folder;
 use log::{FlightLine, Level, What};
 use meters::Meters;
+use schedlab_host::in_kernel::InKernel;
 use schedlab_host::privileges::{Duty, give_up_all_but, keep_only, to_write_in};
-use schedlab_host::{HostError, RecordEnd, RecordRequest, RecordUntil};
+use schedlab_host::{Backend, HostError, Messages, RecordEnd, RecordRequest, RecordUntil};
 use schedlab_model::Ns;
-use sink::{FlightSink, Outside};
+use sink::{FlightSink, Outside, Way};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,8 +131,13 @@ pub fn fly(
         let disk = || folder.bytes();
         let outside = Outside { file, jobs, log, signals, disk: &disk };
         let request = request(&config, most);
-        let mut sink = FlightSink::new(config, meters, outside);
-        let ended = schedlab_host::record(&request, &mut sink, &|| signals.stop());
+        let (keep, stop) = ((config.ring, config.memory.0 as usize), || signals.stop());
+        let (recorder, way) = way(&config, &request);
+        let mut sink = FlightSink::new(config, meters, way, outside);
+        let ended = match recorder {
+            Some(recorder) => recorder.run(&request, keep, &mut sink, &stop),
+            None => schedlab_host::record(&request, &mut sink, &stop),
+        };
         // Without systemd it is not heard.
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         sink.end();
@@ -144,6 +156,28 @@ pub fn fly(
         ));
         Ok(end)
     })
+}
+
+/// Opens the recorder in the kernel, where that can be and is enough.
+fn way(config: &FlightConfig, request: &RecordRequest) -> (Option<InKernel>, Way) {
+    let here = |why: String| (None, Way::Here(why));
+    if let Some(backend) = config.backend.filter(|backend| *backend != Backend::Bpf) {
+        return here(format!("the file asks for {}", backend.name()));
+    }
+    if config.messages != Messages::Off {
+        return here("the file asks for messages".to_owned());
+    }
+    let recorder = match InKernel::open(request) {
+        Ok(recorder) => recorder,
+        Err(error) => return here(format!("BPF cannot be used here ({error})")),
+    };
+    match sink::why_here(&config.rules, recorder.capabilities().limits) {
+        Some(why) => here(why),
+        None => {
+            let classes = recorder.classes();
+            (Some(recorder), Way::InKernel(classes))
+        }
+    }
 }
 
 fn request(config: &FlightConfig, most: Option<Ns>) -> RecordRequest {

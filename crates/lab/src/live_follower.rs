@@ -39,6 +39,11 @@ impl<L: LiveListener> LiveFollower<L> {
         (&self.followed.listener, self.followed.follower())
     }
 
+    /// Returns the place of a task.
+    pub(crate) fn slot(&mut self, id: TaskId) -> TaskId {
+        self.slots.slot_for(id)
+    }
+
     /// Notes a control group, before its tasks.
     pub(crate) fn group(&mut self, id: GroupId, info: GroupInfo) {
         let groups = &mut self.followed.listener.header().groups;

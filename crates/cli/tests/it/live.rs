@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 
 mod flight_service;
+mod flight_sums;
 mod killed_drivers;
 mod messages;
 mod refused;

@@ -8,9 +8,9 @@
 
 mod decode;
 mod messages;
+mod ring;
+mod sums;
 
-use super::messages::RawFact;
-use super::raw::RawEvent;
 use super::{MessageHooks, Messages};
 use crate::HostError;
 use crate::sys::Shared;
@@ -20,15 +20,18 @@ use aya::programs::{BtfTracePoint, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
 pub(crate) use decode::OUTSIDE;
-use decode::{Decoder, RECORD, SEQUENCE};
+use decode::RECORD;
+pub(crate) use decode::{Decoder, LOST_HERE, TOLD, Told, kind_of};
 use messages::{COUNTED_FOR, COUNTER, FACT, FACT_CALLS, FACT_CONTROL, FACT_PROGRAMS, FactRing};
+pub(crate) use ring::BpfRing;
 use schedlab_model::CpuSet;
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+pub use sums::{BUCKETS, ClassSums, Watch, bucket, bucket_bound};
+pub(crate) use sums::{KernelSums, Room};
 
 /// Aligned, because the loader looks at its headers in place.
 #[repr(C, align(8))]
@@ -40,11 +43,8 @@ static OBJECT: &Aligned<[u8]> =
 /// How softirq wakeups are attributed; goes into the header.
 pub(crate) const WAKE_RULE: &str = "softirq-raise-context";
 
-/// Bytes of `struct control`, and where its parts stand.
+/// Bytes of `struct control`.
 const CONTROL: usize = 128;
-const HEAD: usize = 0;
-const LOST: usize = 8;
-const TAIL: usize = 64;
 
 /// Memory of all rings together.
 const ALL_RINGS: usize = 1 << 30;
@@ -159,7 +159,12 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn load(cpus: u32, slots: u32, fact_slots: u32, only: &Only) -> Result<Loaded, HostError> {
+    fn load(
+        cpus: u32,
+        (slots, fact_slots): (u32, u32),
+        only: &Only,
+        room: Option<Room>,
+    ) -> Result<Loaded, HostError> {
         let btf = Btf::from_sys_fs().map_err(|e| failed("reading the kernel's types (BTF)")(&e))?;
         let group: u64 = match only {
             Only::CpuGroup(id) | Only::UnifiedGroup(id) => *id,
@@ -171,11 +176,15 @@ impl Loaded {
             (messages::interesting_calls(sockets_by_calls), u8::from(sockets_by_calls));
         // Seeded by the system.
         let salt: u64 = RandomState::new().hash_one(cpus);
+        let (classes, lives) = room.map_or((0, 1), |room| (room.classes, room.lives));
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
             .map_max_entries("rings", cpus * slots)
             .map_max_entries("controls", cpus)
+            .map_max_entries("lives", room.map_or(1, |room| room.lives))
+            .map_max_entries("sums", room.map_or(1, |room| room.classes * cpus))
+            .map_max_entries("pasts", room.map_or(1, |_| cpus))
             .map_max_entries("fact_rings", (cpus * fact_slots).max(1))
             .map_max_entries("fact_controls", cpus)
             .override_global("fact_slots", &fact_slots, true)
@@ -183,6 +192,8 @@ impl Loaded {
             .override_global("interesting_calls", &calls, true)
             .override_global("sockets_by_calls", &by_calls, true)
             .override_global("slots", &slots, true)
+            .override_global("classes", &classes, true)
+            .override_global("life_slots", &lives, true)
             .override_global("cpus", &cpus, true)
             .override_global("filter", &filter, true)
             .override_global("group_id", &group, true);
@@ -205,25 +216,31 @@ impl Loaded {
             fact_links: Vec::new(),
             left_out: 0,
         };
+        loaded.prepare(only, &btf, &release)?;
+        Ok(loaded)
+    }
+
+    /// Fills the maps, and has the kernel check the programs.
+    fn prepare(&mut self, only: &Only, btf: &Btf, release: &str) -> Result<(), HostError> {
         if let Only::Processes(list) = only {
-            loaded.fill("processes", list)?;
+            self.fill("processes", list)?;
         }
-        loaded.fill("softirq_threads", &super::calibrate::softirq_threads())?;
+        self.fill("softirq_threads", &super::calibrate::softirq_threads())?;
         for (name, tracepoint, needed) in PROGRAMS {
-            match loaded.program(name)?.load(tracepoint, &btf) {
+            match self.program(name)?.load(tracepoint, btf) {
                 Ok(()) => {}
                 Err(ProgramError::Btf(_)) if !needed => {}
                 Err(error) => {
                     let what = format!("loading the BPF program on {tracepoint}");
-                    return Err(too_old(&release, failed(&what)(&error)));
+                    return Err(too_old(release, failed(&what)(&error)));
                 }
             }
         }
-        for (name, tracepoint) in loaded.fact_programs().chain(messages.map(|_| COUNTER)) {
+        for (name, tracepoint) in self.fact_programs().chain(self.messages.map(|_| COUNTER)) {
             let what = format!("loading the BPF program for messages on {tracepoint}");
-            loaded.program(name)?.load(tracepoint, &btf).map_err(|e| failed(&what)(&e))?;
+            self.program(name)?.load(tracepoint, btf).map_err(|e| failed(&what)(&e))?;
         }
-        Ok(loaded)
+        Ok(())
     }
 
     /// The programs that see messages here.
@@ -342,22 +359,6 @@ impl Loaded {
     }
 }
 
-/// The ring of one CPU.
-pub(crate) struct BpfRing {
-    loaded: Rc<RefCell<Loaded>>,
-    rings: Rc<Shared>,
-    controls: Rc<Shared>,
-    cpu: usize,
-    slots: usize,
-    tail: u64,
-    lost: u64,
-    /// How far the head was at the look before.
-    seen: u64,
-    stopped: bool,
-    decoder: Decoder,
-    facts: Option<FactRing>,
-}
-
 /// What was opened.
 pub(crate) struct OpenedBpf {
     /// A ring for each CPU, in their order.
@@ -366,6 +367,8 @@ pub(crate) struct OpenedBpf {
     pub(crate) limits: bool,
     /// How messages are seen, or why they are not.
     pub(crate) messages: Result<MessageHooks, String>,
+    /// What the kernel sums up, where that was asked for.
+    pub(crate) sums: Option<KernelSums>,
 }
 
 /// Loads the programs and opens a ring for each CPU of `cpus`, in their order. `count`: where
@@ -380,7 +383,7 @@ pub(crate) fn open(
     let with = if messages == Messages::Off {
         Err("they were not asked for".to_owned())
     } else {
-        match open_with(cpus, ring_bytes, only, true) {
+        match open_with(cpus, ring_bytes, only, true, None) {
             Ok(opened) if messages == Messages::Auto && count => match opened.too_many_calls()? {
                 None => Ok(opened),
                 Some(why) => Err(why),
@@ -392,9 +395,15 @@ pub(crate) fn open(
     match with {
         Ok(opened) => Ok(opened),
         Err(why) => {
-            Ok(OpenedBpf { messages: Err(why), ..open_with(cpus, ring_bytes, only, false)? })
+            let opened = open_with(cpus, ring_bytes, only, false, None)?;
+            Ok(OpenedBpf { messages: Err(why), ..opened })
         }
     }
+}
+
+/// Opens them for all tasks, without messages, with what the kernel sums up.
+pub(crate) fn open_summing(cpus: &CpuSet, ring_bytes: usize) -> Result<OpenedBpf, HostError> {
+    open_with(cpus, ring_bytes, &Only::All, false, Some(Room::on(cpus)))
 }
 
 fn open_with(
@@ -402,13 +411,15 @@ fn open_with(
     ring_bytes: usize,
     only: &Only,
     facts: bool,
+    room: Option<Room>,
 ) -> Result<OpenedBpf, HostError> {
     let count = cpus.iter().last().map_or(1, |last| last.index() + 1);
     let bytes = ring_bytes.clamp(64 << 10, ALL_RINGS / count);
     // The largest power of two that fits.
     let slots = 1usize << (bytes / RECORD).ilog2();
     let fact_slots = if facts { 1usize << (bytes / FACT).ilog2() } else { 0 };
-    let loaded = Loaded::load(count as u32, slots as u32, fact_slots as u32, only)?;
+    let loaded = Loaded::load(count as u32, (slots as u32, fact_slots as u32), only, room)?;
+    let sums = room.map(|room| KernelSums::map(&loaded, room, count)).transpose()?;
     let rings = Rc::new(loaded.shared("rings", count * slots * RECORD)?);
     let controls = Rc::new(loaded.shared("controls", count * CONTROL)?);
     let fact_rings = match loaded.messages {
@@ -420,30 +431,14 @@ fn open_with(
     };
     let (limits, messages) = (loaded.limits, loaded.messages);
     let loaded = Rc::new(RefCell::new(loaded));
-    let ring = |cpu: usize| BpfRing {
-        loaded: Rc::clone(&loaded),
-        rings: Rc::clone(&rings),
-        controls: Rc::clone(&controls),
-        cpu,
-        slots,
-        tail: 0,
-        lost: 0,
-        seen: 0,
-        stopped: false,
-        decoder: Decoder::default(),
-        facts: fact_rings.as_ref().map(|(rings, controls)| FactRing {
-            rings: Rc::clone(rings),
-            controls: Rc::clone(controls),
-            slots: fact_slots,
-            tail: 0,
-            lost: 0,
-            seen: 0,
-            last_at: 0,
-        }),
+    let ring = |cpu: usize| {
+        let facts = fact_rings.as_ref();
+        let facts = facts.map(|(rings, controls)| FactRing::new(rings, controls, fact_slots));
+        BpfRing::new(&loaded, (&rings, &controls), (cpu, slots), facts)
     };
     let rings = cpus.iter().map(|cpu| ring(cpu.index())).collect();
     let messages = messages.ok_or_else(String::new);
-    Ok(OpenedBpf { rings, limits, messages })
+    Ok(OpenedBpf { rings, limits, messages, sums })
 }
 
 /// Returns how messages would be seen here, or why not, when the programs can be loaded (they are
@@ -455,88 +450,13 @@ pub(crate) fn probe(cpus: &CpuSet) -> Result<Result<MessageHooks, String>, HostE
 impl OpenedBpf {
     /// Why the machine makes too many system calls to look at all of them, if it does.
     fn too_many_calls(&self) -> Result<Option<String>, HostError> {
-        let Some((ring, facts)) =
-            self.rings.first().and_then(|ring| Some((ring, ring.facts.as_ref()?)))
+        let Some((ring, facts)) = self.rings.first().and_then(|ring| Some((ring, ring.facts()?)))
         else {
             return Ok(None);
         };
-        let cpus = self.rings.iter().map(|ring| ring.cpu + 1).max().unwrap_or_default();
-        let calls = ring.loaded.borrow_mut().count_calls(&facts.controls, cpus)?;
+        let cpus = self.rings.iter().map(|ring| ring.cpu() + 1).max().unwrap_or_default();
+        let calls = ring.loaded().borrow_mut().count_calls(&facts.controls, cpus)?;
         Ok(messages::too_many(calls))
-    }
-}
-
-impl BpfRing {
-    fn control(&self, part: usize) -> &std::sync::atomic::AtomicU64 {
-        self.controls.long(self.cpu * CONTROL + part)
-    }
-}
-
-impl super::CpuSource for BpfRing {
-    fn enable(&mut self) -> std::io::Result<()> {
-        self.stopped = false;
-        self.loaded.borrow_mut().attach()
-    }
-
-    fn disable(&mut self) -> std::io::Result<()> {
-        self.loaded.borrow_mut().detach();
-        self.stopped = true;
-        Ok(())
-    }
-
-    fn drain(&mut self, out: &mut VecDeque<RawEvent>) {
-        let head = self.control(HEAD).load(Ordering::Acquire);
-        // x86 shows the stores of another CPU in their order. Elsewhere a record counts when the
-        // look before saw the head beyond it: a poll's time is enough for any store to arrive.
-        let end = if cfg!(target_arch = "x86_64") || self.stopped { head } else { self.seen };
-        self.seen = head;
-        while self.tail != end {
-            let slot = self.tail as usize & (self.slots - 1);
-            let offset = (self.cpu * self.slots + slot) * RECORD;
-            if self.rings.word(offset + SEQUENCE).load(Ordering::Acquire)
-                != (self.tail as u32).wrapping_add(1)
-            {
-                break;
-            }
-            let words = self.rings.four(offset);
-            for event in self.decoder.before(words) {
-                event.into_iter().for_each(|event| out.push_back(event));
-            }
-            if let Some(event) = self.decoder.record(words) {
-                out.push_back(event);
-            }
-            self.tail += 1;
-        }
-        self.control(TAIL).store(self.tail, Ordering::Release);
-        let lost = self.control(LOST).load(Ordering::Relaxed);
-        if lost != self.lost {
-            out.push_back(self.decoder.lost(lost - self.lost));
-            self.lost = lost;
-        }
-    }
-
-    fn enable_facts(&mut self) -> std::io::Result<()> {
-        self.loaded.borrow_mut().attach_facts()
-    }
-
-    fn drain_facts(&mut self, out: &mut VecDeque<RawFact>) {
-        let Some(facts) = &mut self.facts else { return };
-        facts.drain(self.cpu, self.stopped, out);
-        // Known when the programs are detached, and not by CPU: the first ring has all.
-        let left_out = std::mem::take(&mut self.loaded.borrow_mut().left_out);
-        if left_out > 0 {
-            out.push_back(RawFact::lost(facts.last_at, left_out));
-        }
-    }
-
-    fn ring_bytes(&self) -> usize {
-        self.slots * RECORD
-    }
-
-    /// A tracepoint whose last program went gets another one only after a grace period
-    /// (`tracepoint_add_func`).
-    fn begins_once(&self) -> bool {
-        true
     }
 }
 

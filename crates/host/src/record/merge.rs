@@ -162,6 +162,24 @@ impl Merger {
         self.report_steal(&over.steal, sink);
     }
 
+    /// Hands out what the sources hold up to `horizon`; they hold what was.
+    pub(crate) fn replay(
+        &mut self,
+        sources: &mut [(CpuId, Box<dyn CpuSource>)],
+        horizon: u64,
+        sink: &mut dyn RecordSink,
+    ) {
+        self.drain(sources);
+        self.hand_out_to(horizon, sink);
+        self.tasks.forget(self.last);
+    }
+
+    /// Hands out that a hypervisor had taken `ns` of a CPU by then.
+    pub(crate) fn stolen_at(&mut self, at: u64, cpu: CpuId, ns: Ns, sink: &mut dyn RecordSink) {
+        let at = Ns(at.saturating_sub(self.origin)).max(self.last);
+        self.emit(SchedEvent { at, cpu, kind: EventKind::Steal { ns } }, sink);
+    }
+
     /// Facts first: what a fact names was told by an event before it, which is then read too.
     fn drain(&mut self, sources: &mut [(CpuId, Box<dyn CpuSource>)]) {
         for (cpu, source) in sources {

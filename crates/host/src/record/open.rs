@@ -86,25 +86,30 @@ fn open_one(
         Backend::Switches => open_switches(request, machine)?,
         Backend::OwnTasks => open_own(request, machine)?,
     };
+    let system_wide = backend != Backend::OwnTasks && request.filter == RecordFilter::All;
+    let capabilities = capabilities(backend, system_wide, &sources);
+    let filter_here = request.filter != RecordFilter::All
+        && matches!(backend, Backend::Tracepoints | Backend::Switches);
+    Ok((Opened { capabilities, sources: sources.list, filter_here }, sources.command))
+}
+
+fn capabilities(backend: Backend, system_wide: bool, sources: &Sources) -> RecordingCapabilities {
     let everything = matches!(backend, Backend::Bpf | Backend::Tracepoints);
-    let capabilities = RecordingCapabilities {
+    RecordingCapabilities {
         backend,
-        system_wide: backend != Backend::OwnTasks && request.filter == RecordFilter::All,
+        system_wide,
         wakeups: everything,
         wakers: everything,
         softirq_rule: sources.wake_rule.to_owned(),
-        idle_unproven: sources.idle_unproven,
+        idle_unproven: sources.idle_unproven.clone(),
         prev_state: everything,
         migrations: everything,
         regroups: everything,
         calls: backend == Backend::Bpf && cfg!(target_arch = "x86_64"),
         limits: sources.limits,
-        messages: sources.messages,
+        messages: sources.messages.clone(),
         steal_grain: Some(proc::STEAL_GRAIN),
-    };
-    let filter_here = request.filter != RecordFilter::All
-        && matches!(backend, Backend::Tracepoints | Backend::Switches);
-    Ok((Opened { capabilities, sources: sources.list, filter_here }, sources.command))
+    }
 }
 
 fn failed(cpu: CpuId) -> impl FnOnce(io::Error) -> HostError {
@@ -135,10 +140,34 @@ fn open_bpf(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, 
     // What a command does is asked for, however much it is.
     let count = only == Only::All && !matches!(request.until, RecordUntil::CommandEnds(_));
     let opened = bpf::open(&machine.online, request.ring_bytes, &only, request.messages, count)?;
-    let bpf::OpenedBpf { rings, limits, messages } = opened;
+    let bpf::OpenedBpf { rings, limits, messages, .. } = opened;
     let boxed = |ring| -> Box<dyn CpuSource> { Box::new(ring) };
     let list = machine.online.iter().zip(rings.into_iter().map(boxed)).collect();
     Ok(Sources { wake_rule: bpf::WAKE_RULE, limits, messages, ..Sources::new(list) })
+}
+
+/// What is open where the kernel sums up.
+pub(super) struct Summing {
+    pub(super) capabilities: RecordingCapabilities,
+    pub(super) rings: Vec<bpf::BpfRing>,
+    pub(super) sums: bpf::KernelSums,
+}
+
+/// Opens the backend bpf for all tasks, with what the kernel sums up.
+pub(super) fn open_summing(
+    request: &RecordRequest,
+    machine: &MachineFacts,
+) -> Result<Summing, HostError> {
+    only_in_first_namespace("running BPF programs")?;
+    let opened = bpf::open_summing(&machine.online, request.ring_bytes)?;
+    let bpf::OpenedBpf { rings, limits, messages, sums } = opened;
+    let sums = sums.ok_or_else(|| HostError::Form {
+        what: "the BPF object".to_owned(),
+        detail: "it has no sums".to_owned(),
+    })?;
+    let none = Sources::new(Vec::new());
+    let sources = Sources { wake_rule: bpf::WAKE_RULE, limits, messages, ..none };
+    Ok(Summing { capabilities: capabilities(Backend::Bpf, true, &sources), rings, sums })
 }
 
 fn open_tracepoints(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {

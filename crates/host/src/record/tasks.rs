@@ -1,6 +1,7 @@
 //! From thread ids to [`TaskId`]s, with the facts of each task.
 
 use super::RecordFilter;
+use super::kept::KeptTasks;
 use super::raw::{Comm, comm_text};
 use crate::HostError;
 use crate::cgroup::{Groups, find_group};
@@ -20,6 +21,8 @@ pub(crate) struct Tasks {
     default_slice: Option<u64>,
     /// /proc speaks of the same thread ids as the events.
     ask: bool,
+    /// Events of the past: what was known of their tasks then.
+    known: Option<KeptTasks>,
     by_tid: Table<u32, TaskId>,
     /// Those that live, and those that ended a moment ago.
     all: Table<TaskId, Known>,
@@ -60,6 +63,7 @@ impl Tasks {
             groups: Groups::new(),
             default_slice: proc::default_slice(),
             ask,
+            known: None,
             by_tid: Table::default(),
             all: Table::default(),
             next: 0,
@@ -67,6 +71,11 @@ impl Tasks {
             dirty: Vec::new(),
             keep: Keep::All,
         }
+    }
+
+    /// For events of the past: /proc is not asked.
+    pub(crate) fn known(tasks: KeptTasks) -> Tasks {
+        Tasks { known: Some(tasks), ..Tasks::new(false) }
     }
 
     /// Keeps only these from now on.
@@ -120,13 +129,13 @@ impl Tasks {
         }
         match self.by_tid.get(&tid) {
             Some(&id) => Some(id),
-            None => Some(self.add(tid, hint)),
+            None => Some(self.add(tid, hint, false)),
         }
     }
 
     /// A task that was just created: its thread id may have belonged to another one before.
     pub(crate) fn created(&mut self, tid: u32, hint: Hint) -> TaskId {
-        self.add(tid, hint)
+        self.add(tid, hint, true)
     }
 
     /// Notes the name that an event carries (all zero: it carries none).
@@ -145,6 +154,9 @@ impl Tasks {
     /// Reads the group again; `Some` when it has changed.
     pub(crate) fn regroup(&mut self, id: TaskId) -> Option<GroupId> {
         let facts = &self.all.get(&id)?.facts;
+        if let Some(known) = &mut self.known {
+            return known.next_group(facts.tid);
+        }
         let group = if self.ask { self.groups.of_thread(facts.tid) } else { facts.group };
         if group == facts.group {
             return None;
@@ -205,7 +217,8 @@ impl Tasks {
 
     /// Groups that are new since the last call.
     pub(crate) fn fresh_groups(&mut self) -> &[crate::facts::GroupFacts] {
-        self.groups.fresh()
+        // Those of the past were told before.
+        if self.known.is_some() { &[] } else { self.groups.fresh() }
     }
 
     /// Whether anything is to be told before the next event.
@@ -234,10 +247,13 @@ impl Tasks {
         }
     }
 
-    fn add(&mut self, tid: u32, hint: Hint) -> TaskId {
+    fn add(&mut self, tid: u32, hint: Hint, is_new: bool) -> TaskId {
         let id = TaskId(self.next);
-        let asked =
-            self.ask.then(|| proc::task(id, tid, &mut self.groups, self.default_slice)).flatten();
+        let asked = match &mut self.known {
+            Some(known) => known.take(id, tid, is_new),
+            None if self.ask => proc::task(id, tid, &mut self.groups, self.default_slice),
+            None => None,
+        };
         let mut facts = asked.unwrap_or_else(|| self.guess(id, tid, hint));
         if hint.comm[0] != 0 {
             facts.comm = comm_text(&hint.comm);

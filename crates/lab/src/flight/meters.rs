@@ -1,13 +1,12 @@
 //! The metrics of a running flight recorder, in a registry of the Prometheus client library. The
 //! number of series is bounded, however many tasks come and go.
 
+use super::classes::Counted;
 use super::config::{FlightConfig, Grouping};
+use super::waits::Waits;
 use prometheus_client::metrics::counter::{Atomic, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{
-    Histogram, NativeHistogramConfig, exponential_buckets,
-};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use schedlab_model::{Ns, TaskId};
@@ -17,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The name of all that have no series of their own.
-const OTHERS: &str = "(others)";
+pub(super) const OTHERS: &str = "(others)";
 
 /// A series that was silent for so long makes room for another.
 const SILENT: Ns = Ns::from_s(600);
@@ -26,24 +25,6 @@ const SILENT: Ns = Ns::from_s(600);
 /// [`OTHERS`]. Ten culprits of a server tell what delays it; the square of all would not be bounded
 /// by anything that a user has chosen.
 const CULPRITS: usize = 10;
-
-/// Bounds of the classic histograms: from 1 us to 16.8 s by factors of two, as runqlat has them.
-fn buckets() -> impl Iterator<Item = f64> {
-    exponential_buckets(1e-6, 2.0, 25)
-}
-
-/// Buckets of a native histogram grow by this factor at most: the default of Prometheus' clients.
-const NATIVE_FACTOR: f64 = 1.1;
-
-/// Buckets of a native histogram from which on it becomes coarser: what the Go client's documents
-/// advise.
-const NATIVE_BUCKETS: usize = 160;
-
-/// Returns a histogram in both forms: a scraper takes the one that it understands.
-fn histogram() -> Histogram {
-    let native = NativeHistogramConfig::new(NATIVE_FACTOR).max_buckets(NATIVE_BUCKETS);
-    Histogram::new_classic_and_native(buckets(), native)
-}
 
 type Labels = Vec<(&'static str, String)>;
 type Seconds = Counter<f64, Nanoseconds>;
@@ -84,7 +65,7 @@ impl Atomic<f64> for Nanoseconds {
 pub(super) struct Meters {
     by: Grouping,
     most: usize,
-    waits: Family<Labels, Histogram, fn() -> Histogram>,
+    waits: Family<Labels, Waits>,
     run: Family<Labels, Seconds>,
     throttled: Family<Labels, Seconds>,
     delays: Family<Labels, Seconds>,
@@ -106,7 +87,7 @@ pub(super) struct Meters {
 /// What is counted of one name.
 struct Series {
     name: String,
-    waits: Histogram,
+    waits: Waits,
     run: Seconds,
     throttled: Seconds,
     used: Ns,
@@ -118,7 +99,7 @@ impl Meters {
         let meters = Meters {
             by: config.by,
             most: config.series,
-            waits: Family::new_with_constructor(histogram),
+            waits: Family::default(),
             run: Family::default(),
             throttled: Family::default(),
             delays: Family::default(),
@@ -181,20 +162,34 @@ impl Meters {
         if let Some(Some(at)) = self.of_task.get(task.index()) {
             return *at;
         }
-        let name = |info: &TaskInfo| {
-            let leader = |pid: u32| {
-                let leader = header.tasks.iter().find(|task| task.tid == pid);
-                leader.map(|task| task.comm.as_str())
-            };
-            line_name(header, info, self.by.by(), leader).unwrap_or_else(|| info.comm.clone())
-        };
-        let name = header.tasks.get(task.index()).map_or_else(|| "?".to_owned(), name);
+        let name = name_of(self.by, task, header);
         let at = self.series_named(name, now);
         if task.index() >= self.of_task.len() {
             self.of_task.resize(task.index() + 1, None);
         }
         self.of_task[task.index()] = Some(at);
         at
+    }
+
+    /// Counts what the tasks of one name did; `name` says whose the others are that ran meanwhile.
+    pub(super) fn counted<'a>(
+        &mut self,
+        counted: &Counted<'_>,
+        now: Ns,
+        name: impl Fn(u32) -> &'a str,
+    ) {
+        let at = self.series_named(counted.name.to_owned(), now);
+        let (series, sums) = (&mut self.series[at], &counted.sums);
+        series.used = now;
+        series.run.inner().add(sums.ran);
+        series.waits.add(sums.waited, &sums.counts);
+        series.throttled.inner().add(sums.throttled);
+        let culprits = sums.culprits.iter().map(|&(who, time)| (name(who), time));
+        let others = (OTHERS, sums.by_others);
+        for (ran, time) in culprits.chain([others]).filter(|(_, time)| *time > Ns::ZERO) {
+            let ran = self.series_named(ran.to_owned(), now);
+            self.delayed_by(at, ran, time, now);
+        }
     }
 
     /// Returns the series of a name: its own, where there is one or room for one.
@@ -283,7 +278,7 @@ impl Meters {
         let at = self.series_of(task, header, now);
         let series = &mut self.series[at];
         series.used = now;
-        series.waits.observe(seconds(length));
+        series.waits.observe(length);
         if throttled > Ns::ZERO {
             series.throttled.inner().add(throttled);
         }
@@ -298,7 +293,11 @@ impl Meters {
         now: Ns,
     ) {
         let waited = self.series_of(waited, header, now);
-        let mut ran = self.series_of(ran, header, now);
+        let ran = self.series_of(ran, header, now);
+        self.delayed_by(waited, ran, time, now);
+    }
+
+    fn delayed_by(&mut self, waited: usize, mut ran: usize, time: Ns, now: Ns) {
         if self.delay(waited, ran, time) {
             return;
         }
@@ -349,6 +348,18 @@ impl Meters {
     }
 }
 
+/// Returns the name under which the task at a place counts.
+pub(super) fn name_of(by: Grouping, task: TaskId, header: &Header) -> String {
+    let name = |info: &TaskInfo| {
+        let leader = |pid: u32| {
+            let leader = header.tasks.iter().find(|task| task.tid == pid);
+            leader.map(|task| task.comm.as_str())
+        };
+        line_name(header, info, by.by(), leader).unwrap_or_else(|| info.comm.clone())
+    };
+    header.tasks.get(task.index()).map_or_else(|| "?".to_owned(), name)
+}
+
 fn seconds(time: Ns) -> f64 {
     time.0 as f64 / 1e9
 }
@@ -357,6 +368,7 @@ fn seconds(time: Ns) -> f64 {
 mod tests {
     use super::*;
     use prometheus_client::encoding::text::encode;
+    use schedlab_host::in_kernel::BUCKETS;
 
     fn config(series: usize) -> FlightConfig {
         let text = format!("by = 'command'\nseries = {series}\nmetrics = '127.0.0.1:9920'");
@@ -422,10 +434,9 @@ mod tests {
         assert_eq!(histogram.sample_count, 99_999);
         assert!(!histogram.bucket.is_empty(), "classic, too");
         let spans: u32 = histogram.positive_span.iter().map(|span| span.length).sum();
-        assert!(spans > 20 && spans as usize <= NATIVE_BUCKETS, "{spans}");
+        assert!(spans > 20 && spans as usize <= BUCKETS, "{spans}");
         assert_eq!(histogram.positive_delta.len(), spans as usize);
-        // From 1 us to 10,000 s are 33 doublings: more than 160 buckets of factor 1.1.
-        assert!(histogram.schema < 3, "{}", histogram.schema);
+        assert_eq!(histogram.schema, 3);
     }
 
     /// However many names come, so many series there are; a silent one makes room.

@@ -1,10 +1,12 @@
 //! What hears the recorder: the ring, the rules and the metrics.
 
+mod in_kernel;
+
 use super::config::{FlightConfig, NamedRule};
 use super::findings::Findings;
 use super::log::{FlightLine, Level, What};
 use super::meters::Meters;
-use super::rule::Rule;
+use super::rule::{Figure, Rule};
 use super::signals::FlightSignals;
 use super::windows::Windows;
 use super::writer::{BY_HAND, Job};
@@ -15,7 +17,9 @@ use crate::record::{
     BLOCK_EVERY, Caught, RecordProgress, Snapshot, StopConditions, StretchKind, capabilities,
     describe, group_info, task_info,
 };
+use in_kernel::InKernelPart;
 use rustix::time::{ClockId, clock_gettime};
+use schedlab_host::in_kernel::Kept;
 use schedlab_host::{
     Backend, GroupFacts, RecordSink, RecordStart, RecordingCapabilities, TaskFacts,
 };
@@ -52,6 +56,23 @@ struct Pending {
     due: Ns,
 }
 
+/// What is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// What has ended.
+    AtEnded,
+    /// What lasts, too.
+    AtLasting,
+}
+
+/// How events come.
+pub(super) enum Way {
+    /// All of them come here, for this reason.
+    Here(String),
+    /// The kernel sums up, in so many classes.
+    InKernel(usize),
+}
+
 /// See the module.
 pub(super) struct FlightSink<'a> {
     config: FlightConfig,
@@ -72,11 +93,17 @@ pub(super) struct FlightSink<'a> {
     /// Of which rules it was said that incidents join a recording, or have none.
     said: Vec<(String, What)>,
     packed: Ns,
-    read: Ns,
+    /// When that was read which metrics only read.
+    read: Option<Ns>,
     counted: (u64, u64),
     lost: Lost,
     heart: Heart,
     failed: Option<TraceError>,
+    /// What is to be written.
+    jobs: Vec<Job>,
+    /// Why events come here; empty where the kernel sums up.
+    why_here: String,
+    kernel: Option<InKernelPart>,
 }
 
 /// The signs of life that systemd wants (WatchdogSec=): from the thread that evaluates rules, which
@@ -111,8 +138,13 @@ impl<'a> FlightSink<'a> {
     pub(super) fn new(
         config: FlightConfig,
         meters: Option<Meters>,
+        way: Way,
         outside: Outside<'a>,
     ) -> FlightSink<'a> {
+        let (why_here, kernel) = match way {
+            Way::Here(why) => (why, None),
+            Way::InKernel(classes) => (String::new(), Some(InKernelPart::new(classes))),
+        };
         let own = std::process::id();
         let (until, stretches) = stretches(&config);
         let findings = Findings::new(windows(&config, own), meters);
@@ -130,11 +162,14 @@ impl<'a> FlightSink<'a> {
             made: BTreeMap::new(),
             said: Vec::new(),
             packed: Ns::ZERO,
-            read: Ns::ZERO,
+            read: None,
             counted: (0, 0),
             lost: Lost::default(),
             heart: Heart::new(),
             failed: None,
+            jobs: Vec::new(),
+            why_here,
+            kernel,
             config,
             outside,
         }
@@ -225,11 +260,19 @@ impl<'a> FlightSink<'a> {
             fact_loss: self.fact_loss.clone(),
         };
         let (max_total, run_timeout) = (self.config.max_total.0, self.config.run_timeout);
-        let job = Job { snapshot, rule: rule.clone(), max_total, run, run_timeout };
-        if self.outside.jobs.try_send(job).is_err() {
-            let message = "earlier recordings are still being written: this one is left out";
-            let line = FlightLine::new(Level::Error, What::NotWritten, message.to_owned());
-            (self.outside.log)(line.of_rule(&rule));
+        self.jobs.push(Job { snapshot, kept: None, rule, max_total, run, run_timeout });
+    }
+
+    /// Hands on what is to be written; `kept` returns what is kept elsewhere.
+    fn send(&mut self, kept: Option<&dyn Fn() -> Kept>) {
+        for job in std::mem::take(&mut self.jobs) {
+            let rule = job.rule.clone();
+            let job = Job { kept: kept.map(|kept| kept()), ..job };
+            if self.outside.jobs.try_send(job).is_err() {
+                let message = "earlier recordings are still being written: this one is left out";
+                let line = FlightLine::new(Level::Error, What::NotWritten, message.to_owned());
+                (self.outside.log)(line.of_rule(&rule));
+            }
         }
     }
 
@@ -251,15 +294,18 @@ impl<'a> FlightSink<'a> {
 
     /// Writes what was found last: recording ends.
     pub(super) fn end(&mut self) {
-        self.look();
+        self.look(Look::AtEnded);
         self.hand_on(true);
+        self.send(None);
     }
 
     /// Looks whether a rule is met. What comes after a recording was due is not in it.
-    fn look(&mut self) {
+    fn look(&mut self, look: Look) {
         self.hand_on(false);
         let now = self.so_far.at;
-        self.stops.look(now);
+        if look == Look::AtLasting {
+            self.stops.look(now);
+        }
         if let Some((condition, caught)) = self.stops.take() {
             self.found.push((self.stretches[condition], caught));
         }
@@ -281,6 +327,10 @@ impl<'a> FlightSink<'a> {
                 return self.log(Level::Error, What::NotReloaded, message);
             }
         };
+        if let Some(why) = self.needs_events(&new) {
+            let message = format!("{why}: a restart is needed; the old rules hold");
+            return self.log(Level::Error, What::NotReloaded, message);
+        }
         let fixed = self.config.fixed_differences(&new);
         let message = counted(new.rules.len());
         let (level, message) = match fixed.is_empty() {
@@ -294,6 +344,7 @@ impl<'a> FlightSink<'a> {
         self.stops.set(&until);
         self.stretches = stretches;
         self.live.listener().set(windows(&new, own));
+        self.kernel.iter_mut().for_each(InKernelPart::rules_are_new);
         // An incident under way is of a rule that may be gone.
         self.hand_on(true);
         self.said.clear();
@@ -303,12 +354,50 @@ impl<'a> FlightSink<'a> {
         self.log(level, What::Reloaded, message);
     }
 
+    /// Returns why the rules of a file need events here, where the kernel sums up.
+    fn needs_events(&self, new: &FlightConfig) -> Option<String> {
+        let limits = self.started.as_ref().is_some_and(|started| started.limits);
+        self.kernel.as_ref().and_then(|_| why_here(&new.rules, limits))
+    }
+
+    fn heed_signals(&mut self) {
+        if self.outside.signals.take_write() {
+            self.write(BY_HAND.to_owned(), None, None);
+        }
+        if self.outside.signals.take_reload() {
+            let reloading = NotifyState::monotonic_usec_now();
+            let _ = reloading.and_then(|now| sd_notify::notify(&[NotifyState::Reloading, now]));
+            self.reload();
+            let _ = sd_notify::notify(&[NotifyState::Ready]);
+        }
+    }
+
+    /// Notes what is recorded, and says so.
+    fn started(&mut self, start: &RecordStart, way: &str) -> io::Result<()> {
+        if let Some(unseen) = self.unseen().filter(|_| !start.capabilities.wakeups) {
+            return Err(io::Error::other(unseen));
+        }
+        self.started = Some(start.capabilities.clone());
+        describe(&mut self.header, start);
+        let header = &mut self.live.listener().header;
+        header.topology = start.machine.topology.clone();
+        header.capabilities = capabilities(&start.capabilities);
+        let by = start.capabilities.backend.name();
+        let rules = counted(self.config.rules.len());
+        let ring = self.config.ring;
+        let message = format!("recording by {by}, {rules}, the last {ring} in memory; {way}");
+        self.log(Level::Info, What::Started, message);
+        // Without systemd it is not heard.
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        Ok(())
+    }
+
     /// Counts for the metrics, and tells of lost events.
     fn account(&mut self) {
         let (events, lost) = (self.so_far.events, self.so_far.lost);
         let new = (events - self.counted.0, lost - self.counted.1);
         self.counted = (events, lost);
-        let due = self.so_far.at.saturating_sub(self.read) >= SECOND;
+        let due = self.read.is_none_or(|at| self.so_far.at.saturating_sub(at) >= SECOND);
         let disk = self.outside.disk;
         if let Some(meters) = &self.live.listener().meters {
             meters.seen(new.0, new.1);
@@ -317,7 +406,7 @@ impl<'a> FlightSink<'a> {
             }
         }
         if due {
-            self.read = self.so_far.at;
+            self.read = Some(self.so_far.at);
         }
         let quiet = self.so_far.at.saturating_sub(self.lost.at) < MINUTE && self.lost.told > 0;
         if lost > self.lost.told && !quiet {
@@ -334,6 +423,32 @@ impl<'a> FlightSink<'a> {
 /// Returns so many rules, in words.
 fn counted(rules: usize) -> String {
     if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") }
+}
+
+/// Rules about percentiles that the kernel's sums tell apart.
+const MOST_WINDOWS: usize = 64;
+
+/// Returns why rules need every event here: `limits` says whether the kernel tells what limits
+/// take.
+pub(super) fn why_here(rules: &[NamedRule], limits: bool) -> Option<String> {
+    let windows = rules.iter().filter_map(|rule| match &rule.when {
+        Rule::Window(window) => Some((&rule.name, window.figure)),
+        Rule::Stretch(_) => None,
+    });
+    if windows.clone().count() > MOST_WINDOWS {
+        return Some(format!(
+            "there are more than {MOST_WINDOWS} rules about percentiles and throttling"
+        ));
+    }
+    let throttled = windows.filter(|(_, figure)| *figure == Figure::Throttled);
+    throttled
+        .filter(|_| !limits)
+        .map(|(name, _)| {
+            format!(
+                "rule `{name}` is about what limits take, which the kernel says from Linux 6.18 on"
+            )
+        })
+        .next()
 }
 
 /// Returns the conditions about one stretch, and the places of their rules.
@@ -383,25 +498,8 @@ impl EventSink for FlightSink<'_> {
 
 impl RecordSink for FlightSink<'_> {
     fn start(&mut self, start: &RecordStart) -> io::Result<()> {
-        if let Some(unseen) = self.unseen().filter(|_| !start.capabilities.wakeups) {
-            return Err(io::Error::other(unseen));
-        }
-        self.started = Some(start.capabilities.clone());
-        describe(&mut self.header, start);
-        let header = &mut self.live.listener().header;
-        header.topology = start.machine.topology.clone();
-        header.capabilities = capabilities(&start.capabilities);
-        let by = start.capabilities.backend.name();
-        let rules = self.config.rules.len();
-        let ring = self.config.ring;
-        self.log(
-            Level::Info,
-            What::Started,
-            format!("recording by {by}, {}, the last {ring} in memory", counted(rules)),
-        );
-        // Without systemd it is not heard.
-        let _ = sd_notify::notify(&[NotifyState::Ready]);
-        Ok(())
+        let way = format!("each event is looked at here, because {}", self.why_here);
+        self.started(start, &way)
     }
 
     fn group(&mut self, group: &GroupFacts) {
@@ -432,19 +530,12 @@ impl RecordSink for FlightSink<'_> {
             return Err(io::Error::other(error.to_string()));
         }
         self.live.forget_ended();
-        self.look();
+        self.look(Look::AtLasting);
         self.hand_on(false);
-        if self.outside.signals.take_write() {
-            self.write(BY_HAND.to_owned(), None, None);
-        }
-        if self.outside.signals.take_reload() {
-            let reloading = NotifyState::monotonic_usec_now();
-            let _ = reloading.and_then(|now| sd_notify::notify(&[NotifyState::Reloading, now]));
-            self.reload();
-            let _ = sd_notify::notify(&[NotifyState::Ready]);
-        }
+        self.heed_signals();
         self.account();
         self.heart.beat();
+        self.send(None);
         Ok(())
     }
 }

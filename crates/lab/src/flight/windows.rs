@@ -5,7 +5,7 @@ use crate::record::{Caught, StretchKind};
 use schedlab_model::{Ns, TaskId};
 use schedlab_study::serve::Server;
 use schedlab_trace::analysis::follow::Wait;
-use schedlab_trace::analysis::{Durations, Occupancy, throttle};
+use schedlab_trace::analysis::{Occupancy, throttle};
 use schedlab_trace::{GroupInfo, Header, TaskInfo};
 use std::collections::VecDeque;
 
@@ -36,9 +36,20 @@ struct Window {
 /// What came within a part of a window.
 #[derive(Default)]
 struct Part {
-    waits: Durations,
+    waits: u64,
+    /// Those that took longer than the rule's limit.
+    long: u64,
     throttled: Ns,
     longest: Option<Longest>,
+}
+
+/// A wait that ended.
+#[derive(Clone, Copy)]
+pub(super) struct EndedWait {
+    /// The place of the task.
+    pub(super) task: TaskId,
+    pub(super) from: Ns,
+    pub(super) length: Ns,
 }
 
 /// The wait to which an incident points.
@@ -82,6 +93,40 @@ impl Windows {
         }
     }
 
+    /// Returns what is to be known of the waits of the task at a place: which windows count all of
+    /// them, a bit for each; the least limit of those; and whether one is about what limits took.
+    pub(super) fn watch(&self, slot: TaskId) -> (u64, Option<Ns>, bool) {
+        let (mut counts, mut bound, mut throttled) = (0, None, false);
+        for (at, window) in self.windows.iter().enumerate() {
+            if !window.has(slot) {
+                continue;
+            }
+            match window.rule.figure {
+                Figure::Percentile(_) => {
+                    counts |= 1u64.checked_shl(at as u32).unwrap_or(0);
+                    bound = bound.into_iter().chain([window.rule.limit]).min();
+                }
+                Figure::Throttled => throttled = true,
+            }
+        }
+        (counts, bound, throttled)
+    }
+
+    /// Whether there are windows that count all waits.
+    pub(super) fn count_all(&self) -> bool {
+        self.windows.iter().any(|window| matches!(window.rule.figure, Figure::Percentile(_)))
+    }
+
+    /// Notes that so many waits ended, which the windows of `counts` count: see
+    /// [`watch`](Self::watch).
+    pub(super) fn counted(&mut self, counts: u64, waits: u64) {
+        for (at, window) in self.windows.iter_mut().enumerate() {
+            if counts.checked_shr(at as u32).is_some_and(|bits| bits & 1 == 1) {
+                window.part().waits += waits;
+            }
+        }
+    }
+
     /// Counts a wait. Returns what it makes an incident by itself, with the place of the rule.
     pub(super) fn wait(
         &mut self,
@@ -89,33 +134,54 @@ impl Windows {
         header: &Header,
         occupancy: &Occupancy,
     ) -> Option<(usize, Caught)> {
+        let ended = EndedWait { task: wait.task, from: wait.from, length: wait.total() };
+        let held = || throttle::held(header, occupancy, wait).map_or(Ns::ZERO, |(_, time)| time);
+        self.ended(ended, header, 1, &held)
+    }
+
+    /// Notes a wait of which [`counted`](Self::counted) tells, too, and for how long a limit held
+    /// it up.
+    pub(super) fn told(
+        &mut self,
+        ended: EndedWait,
+        header: &Header,
+        throttled: Ns,
+    ) -> Option<(usize, Caught)> {
+        self.ended(ended, header, 0, &|| throttled)
+    }
+
+    fn ended(
+        &mut self,
+        ended: EndedWait,
+        header: &Header,
+        waits: u64,
+        throttled: &dyn Fn() -> Ns,
+    ) -> Option<(usize, Caught)> {
         let mut found = None;
-        for window in &mut self.windows {
-            if !window.members.get(wait.task.index()).is_some_and(|&is| is) {
-                continue;
-            }
-            let throttled =
-                || throttle::held(header, occupancy, wait).map_or(Ns::ZERO, |(_, time)| time);
-            let (counted, throttled) = match window.rule.figure {
-                Figure::Percentile(_) => (wait.total(), Ns::ZERO),
+        for window in self.windows.iter_mut().filter(|window| window.has(ended.task)) {
+            let (long, throttled) = match window.rule.figure {
+                Figure::Percentile(_) => {
+                    window.part().waits += waits;
+                    (ended.length > window.rule.limit, Ns::ZERO)
+                }
                 Figure::Throttled => {
                     let throttled = throttled();
-                    (throttled, throttled)
+                    (throttled > Ns::ZERO, throttled)
                 }
             };
-            if window.rule.figure == Figure::Throttled && throttled == Ns::ZERO {
+            if !long {
                 continue;
             }
-            let info = header.tasks.get(wait.task.index());
+            let info = header.tasks.get(ended.task.index());
             let task = info.map_or_else(Default::default, |info| (info.comm.clone(), info.tid));
-            let one = Longest { length: wait.total(), from: wait.from, task };
+            let one = Longest { length: ended.length, from: ended.from, task };
             if window.rule.over == Ns::ZERO {
                 if throttled > window.rule.limit {
                     found = found.or_else(|| Some((window.place, window.caught(one))));
                 }
                 continue;
             }
-            window.count(counted, throttled, one);
+            window.is_long(throttled, one);
         }
         found
     }
@@ -128,12 +194,22 @@ impl Windows {
 }
 
 impl Window {
-    fn count(&mut self, counted: Ns, throttled: Ns, one: Longest) {
+    fn has(&self, task: TaskId) -> bool {
+        self.members.get(task.index()).is_some_and(|&is| is)
+    }
+
+    /// Returns the newest part.
+    fn part(&mut self) -> &mut Part {
         if self.parts.is_empty() {
             self.parts.push_back(Part::default());
         }
-        let Some(part) = self.parts.back_mut() else { return };
-        part.waits.add(counted);
+        let newest = self.parts.len() - 1;
+        &mut self.parts[newest]
+    }
+
+    fn is_long(&mut self, throttled: Ns, one: Longest) {
+        let part = self.part();
+        part.long += 1;
         part.throttled += throttled;
         if part.longest.as_ref().is_none_or(|longest| longest.length < one.length) {
             part.longest = Some(one);
@@ -166,10 +242,13 @@ impl Window {
 
     fn is_met(&self) -> bool {
         match self.rule.figure {
+            // The percentile is the least time that so many waits do not exceed: it is beyond the
+            // limit when more waits are than it leaves out.
             Figure::Percentile(part) => {
-                let mut all = Durations::default();
-                self.parts.iter().for_each(|one| all.merge(&one.waits));
-                all.count() >= self.rule.figure.least() && all.quantile(part) > self.rule.limit
+                let sum = |of: fn(&Part) -> u64| self.parts.iter().map(of).sum::<u64>();
+                let (waits, long) = (sum(|part| part.waits), sum(|part| part.long));
+                let within = (u128::from(waits) * u128::from(part)).div_ceil(1_000_000);
+                waits >= self.rule.figure.least() && u128::from(long) + within > u128::from(waits)
             }
             Figure::Throttled => {
                 let throttled = self.parts.iter().map(|part| part.throttled.0).sum();

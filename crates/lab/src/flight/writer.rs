@@ -5,6 +5,7 @@ use super::folder::Folder;
 use super::log::{FlightLine, Level, What, unix_ns};
 use crate::record::{Recorded, Snapshot};
 use rustix::process::{Pid, Signal, kill_process_group};
+use schedlab_host::in_kernel::Kept;
 use schedlab_model::Ns;
 use schedlab_trace::Incident;
 use std::io::Write as _;
@@ -23,6 +24,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A recording that is to be written.
 pub(super) struct Job {
     pub(super) snapshot: Snapshot,
+    /// What was recorded, where it is not in the snapshot yet.
+    pub(super) kept: Option<Kept>,
     /// The rule, or [`BY_HAND`].
     pub(super) rule: String,
     pub(super) max_total: u64,
@@ -33,7 +36,10 @@ pub(super) struct Job {
 /// Writes until no more jobs can come.
 pub(super) fn write_all(jobs: Receiver<Job>, folder: &Folder, log: &(dyn Fn(FlightLine) + Sync)) {
     for job in jobs {
-        let Job { snapshot, rule, max_total, run, run_timeout } = job;
+        let Job { mut snapshot, kept, rule, max_total, run, run_timeout } = job;
+        if let Some(kept) = kept {
+            snapshot.fill(kept);
+        }
         let place = folder.place(&rule, unix_ns());
         let recorded = match snapshot.write(&place, true) {
             Ok(recorded) => recorded,

@@ -104,6 +104,11 @@ impl FlightRecorder {
         if self.pending_facts.len() == PACK { self.pack() } else { Ok(()) }
     }
 
+    /// Notes that a part of what was to be kept is missing already.
+    pub(crate) fn is_short(&mut self) {
+        self.short = true;
+    }
+
     /// Returns the bytes in use for events and facts.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

@@ -1,10 +1,13 @@
 //! What a flight recorder holds at a moment, and how it becomes a file.
 
 use super::flight_recorder::{Destination, FlightRecorder, Written};
-use super::{Caught, Kept, RecordError, Recorded};
-use schedlab_host::{Backend, RecordEnd};
+use super::{Caught, RecordError, Recorded, group_info, task_info};
+use schedlab_host::in_kernel::Kept;
+use schedlab_host::{Backend, GroupFacts, RecordEnd, RecordSink, RecordStart, TaskFacts};
+use schedlab_model::{EventSink, SchedEvent};
 use schedlab_study::serve::RECORDED_FOR;
 use schedlab_trace::{CpuTime, FactLoss, Header, TraceError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a flight recorder holds at a moment.
@@ -20,7 +23,44 @@ pub struct Snapshot {
     pub(crate) fact_loss: FactLoss,
 }
 
+/// Packs what was kept elsewhere.
+struct Refill<'a>(&'a mut FlightRecorder);
+
+impl EventSink for Refill<'_> {
+    fn event(&mut self, event: &SchedEvent) {
+        // An event that cannot be packed is missing, as it is when it comes.
+        let _ = self.0.event(event);
+    }
+}
+
+impl RecordSink for Refill<'_> {
+    fn start(&mut self, _: &RecordStart) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn group(&mut self, group: &GroupFacts) {
+        self.0.group(group_info(group));
+    }
+
+    fn task(&mut self, task: &TaskFacts) {
+        self.0.task(task.id, task_info(task));
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Snapshot {
+    /// Takes what was kept by the recorder itself.
+    pub(crate) fn fill(&mut self, kept: Kept) {
+        if kept.is_short() {
+            self.flight.is_short();
+        }
+        // The sink does not fail.
+        let _ = kept.replay(&mut Refill(&mut self.flight));
+    }
+
     /// Writes it to `path`, which must be new if `fresh`; else into a folder that has room.
     ///
     /// # Errors
@@ -59,7 +99,7 @@ impl Snapshot {
             full: false,
             caught,
             fact_loss: self.fact_loss,
-            kept: Some(Kept { duration, events, short }),
+            kept: Some(super::Kept { duration, events, short }),
             cost_ns_per_switch: header.recorder_ns_per_switch,
             file,
             id,

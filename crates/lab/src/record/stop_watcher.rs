@@ -19,6 +19,8 @@ struct Track {
     now: Option<Stretch>,
     /// Whether it is on a CPU, also when its stretch is not known.
     on_cpu: bool,
+    /// The beginning of a stretch that was caught before its end.
+    told: Option<Ns>,
     /// Indexes of conditions.
     watched: Vec<usize>,
     info: Option<TaskInfo>,
@@ -113,7 +115,7 @@ impl StopWatcher {
         let caught = self.caught.take().map(|(_, caught)| caught);
         let Some(caught) = caught.filter(|caught| caught.length.is_none()) else { return };
         for track in self.tracks.iter_mut().filter(|track| track.task() == caught.task) {
-            track.now = None;
+            track.told = track.now.take().map(|stretch| stretch.since);
         }
     }
 
@@ -193,6 +195,40 @@ impl StopWatcher {
             }
             _ => {}
         }
+    }
+
+    /// Returns the least limit of the conditions that a task can meet with a kind of stretch.
+    pub(crate) fn bound(&self, task: TaskId, measure: StretchKind) -> Option<Ns> {
+        let watched = &self.tracks[self.place(task)?].watched;
+        let conditions = watched.iter().map(|&at| &self.conditions[at]);
+        conditions.filter(|condition| condition.measure == measure).map(|one| one.limit).min()
+    }
+
+    /// Returns the tasks that can meet a condition, with their thread ids.
+    pub(crate) fn watched(&self) -> Vec<(TaskId, u32)> {
+        let watched = |(task, place): (&TaskId, &usize)| {
+            let track = &self.tracks[*place];
+            let info = track.info.as_ref().filter(|_| !track.watched.is_empty());
+            info.map(|info| (*task, info.tid))
+        };
+        self.places.iter().filter_map(watched).collect()
+    }
+
+    /// Notes a stretch of a task that is over; it is told from outside, in place of events.
+    pub(crate) fn ended(&mut self, task: TaskId, measure: StretchKind, since: Ns, at: Ns) {
+        let Some(place) = self.place(task) else { return };
+        let track = &mut self.tracks[place];
+        let known = track.told == Some(since);
+        track.now = (!known).then_some(Stretch { measure, since });
+        self.turn(place, at, None);
+    }
+
+    /// Notes what a task does now, as [`ended`](Self::ended) does what it did.
+    pub(crate) fn does(&mut self, task: TaskId, now: Option<(StretchKind, Ns)>) {
+        let Some(place) = self.place(task) else { return };
+        let track = &mut self.tracks[place];
+        let now = now.filter(|(_, since)| track.told != Some(*since));
+        track.now = now.map(|(measure, since)| Stretch { measure, since });
     }
 
     fn place(&self, task: TaskId) -> Option<usize> {
@@ -313,6 +349,39 @@ mod tests {
         watcher.event(&switch(2_011_000, None, Some(10_000)));
         let caught = watcher.caught().expect("a wait of 11 ms");
         assert_eq!((caught.task.1, caught.length), (7, Some(Ns::from_ms(11))));
+    }
+
+    /// The same from outside: a stretch counts once, whether it was found before its end or at it.
+    #[test]
+    fn stretches_that_are_told_count_once() {
+        let mut watcher = StopWatcher::new(&"job wait > 10ms or job wait > 2s".parse().unwrap(), 9);
+        let job = TaskId(3);
+        watcher.task(job, &TaskInfo::unknown(4, 4, "job"), false);
+        assert_eq!(watcher.bound(job, StretchKind::Wait), Some(Ns::from_ms(10)));
+        assert_eq!(watcher.bound(job, StretchKind::Run), None);
+        assert_eq!(watcher.watched(), [(job, 4)]);
+        watcher.ended(job, StretchKind::Wait, Ns::from_ms(5), Ns::from_ms(14));
+        assert_eq!(watcher.take(), None);
+        watcher.ended(job, StretchKind::Wait, Ns::from_ms(5), Ns::from_ms(16));
+        assert_eq!(watcher.take().unwrap().1.length, Some(Ns::from_ms(11)));
+        // One that still goes on: found a second after its limit, and never again.
+        let mut caught = 0;
+        for ms in (100..3_000).step_by(500) {
+            watcher.does(job, Some((StretchKind::Wait, Ns::from_ms(50))));
+            watcher.look(Ns::from_ms(ms));
+            if let Some((_, found)) = watcher.take() {
+                caught += 1;
+                assert_eq!((found.from, found.length), (Ns::from_ms(50), None));
+            }
+        }
+        watcher.ended(job, StretchKind::Wait, Ns::from_ms(50), Ns::from_ms(3_000));
+        assert_eq!((caught, watcher.take()), (1, None));
+        // What it did when it was looked at, short as it was, is not what it does for ever.
+        watcher.does(job, Some((StretchKind::Wait, Ns::from_ms(3_500))));
+        watcher.look(Ns::from_ms(3_501));
+        watcher.does(job, None);
+        watcher.look(Ns::from_ms(9_000));
+        assert_eq!(watcher.take(), None);
     }
 
     /// The switch away from the task was not seen: that it runs is not believed for ever.

@@ -17,7 +17,7 @@ const RECORD: u64 = 1 << 38 | 1 << 39;
 /// Blocked for 200 ms again and again, however busy the machine is.
 const SLEEPER: &str = "while :; do sleep 0.2; done";
 
-struct Service {
+pub(super) struct Service {
     folder: Folder,
     process: Child,
 }
@@ -31,7 +31,7 @@ impl Drop for Service {
 
 impl Service {
     /// Starts it with these rules; `None`: there is no setpriv(1).
-    fn start(rules: &str) -> Option<Service> {
+    pub(super) fn start(rules: &str) -> Option<Service> {
         let folder = Folder::new("live-flight");
         let path = |name: &str| folder.0.join(name);
         // The user cannot look into the folder of the build.
@@ -73,7 +73,7 @@ impl Service {
     }
 
     /// Waits for a line about this, and returns it.
-    fn line(&mut self, event: &str) -> Value {
+    pub(super) fn line(&mut self, event: &str) -> Value {
         let mut found = None;
         wait_until(event, || {
             found = self.lines().into_iter().find(|line| line["event"] == event);
@@ -84,11 +84,11 @@ impl Service {
         found.unwrap()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
-    fn metrics(&self) -> String {
+    pub(super) fn metrics(&self) -> String {
         let mut stream = UnixStream::connect(self.path("out/metrics")).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut text = String::new();
@@ -107,11 +107,60 @@ impl Service {
         threads.filter_map(|thread| permitted(read(thread.ok()?)?)).collect()
     }
 
-    fn recording(&self, end: &str) -> Option<PathBuf> {
+    pub(super) fn recording(&self, end: &str) -> Option<PathBuf> {
         let entries = fs::read_dir(self.path("out")).unwrap();
         let mut paths = entries.map(|entry| entry.unwrap().path());
         paths.find(|path| path.to_string_lossy().ends_with(end))
     }
+}
+
+/// What the kernel cannot decide is decided here, and that is said.
+#[test]
+fn a_flight_recorder_says_when_each_event_comes_to_it() {
+    let name = "a_flight_recorder_says_when_each_event_comes_to_it";
+    let Some(_turn) = turn(name) else { return };
+    let sleeper = Children::start(SLEEPER);
+    let rules = format!(
+        "folder = 'OUT'\nring = '2s'\nafter = '100ms'\nmessages = 'auto'\n[[rule]]\n\
+         name = 'blocks'\nwhen = '{} block > 100ms'\n",
+        sleeper.pid()
+    );
+    let Some(mut service) = Service::start(&rules) else { return crate::skip(name, "no setpriv") };
+    let started = service.line("started");
+    let message = started["message"].as_str().unwrap();
+    assert!(message.contains("because the file asks for messages"), "{message}");
+    assert_eq!(service.line("written")["incident"]["did"], "blocked");
+    service.signal(Signal::TERM);
+    assert_eq!(service.process.wait().unwrap().code(), Some(0), "{:?}", service.lines());
+}
+
+/// A stretch that has no end is found, too.
+#[test]
+fn a_flight_recorder_finds_a_block_that_lasts() {
+    let name = "a_flight_recorder_finds_a_block_that_lasts";
+    let Some(_turn) = turn(name) else { return };
+    let sleeper = Children::start("exec sleep 600");
+    let rules = format!(
+        "folder = 'OUT'\nring = '5s'\nafter = '100ms'\n[[rule]]\nname = 'lasts'\n\
+         when = '{} block > 500ms'\nat-most = '9/1h'\n",
+        sleeper.pid()
+    );
+    let Some(mut service) = Service::start(&rules) else { return crate::skip(name, "no setpriv") };
+    service.line("started");
+    // It blocked before the recorder was there: stopped and let go, it does so again.
+    for signal in [Signal::STOP, Signal::CONT] {
+        kill_process(Pid::from_child(&sleeper.0[0]), signal).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let incident = service.line("incident");
+    assert_eq!(incident["incident"]["did"], "blocked", "{incident}");
+    assert_eq!(incident["incident"]["length_ns"], Value::Null, "{incident}");
+    service.line("written");
+    let found = || service.lines().iter().filter(|line| line["event"] == "incident").count();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(found(), 1, "once");
+    service.signal(Signal::TERM);
+    assert_eq!(service.process.wait().unwrap().code(), Some(0), "{:?}", service.lines());
 }
 
 #[test]
@@ -126,7 +175,9 @@ fn a_flight_recorder_without_rights_catches_writes_tells_and_reloads() {
         sleeper.pid()
     );
     let Some(mut service) = Service::start(&rules) else { return crate::skip(name, "no setpriv") };
-    service.line("started");
+    let started = service.line("started");
+    let message = started["message"].as_str().unwrap();
+    assert!(message.contains("by bpf") && message.contains("the kernel sums up"), "{message}");
 
     let written = service.line("written");
     let file = written["file"].as_str().unwrap().to_owned();
@@ -150,13 +201,14 @@ fn a_flight_recorder_without_rights_catches_writes_tells_and_reloads() {
     service.signal(Signal::HUP);
     service.line("reloaded");
 
-    let metrics = service.metrics();
     for begin in [
         "schedlab_incidents_total{rule=\"blocks\"}",
         "schedlab_run_seconds_total{command=\"",
         "schedlab_wait_seconds_bucket{le=\"",
     ] {
-        assert!(metrics.lines().any(|line| line.starts_with(begin)), "{begin} in\n{metrics}");
+        // The kernel's sums are read once a second.
+        let told = || service.metrics().lines().any(|line| line.starts_with(begin));
+        wait_until(begin, told);
     }
     let held = service.capabilities();
     assert!(held.len() >= 3 && held.iter().all(|held| held & !RECORD == 0), "{held:x?}");

@@ -17,9 +17,43 @@ const PREEMPTED: u8 = 1;
 const PREV_OUTSIDE: u8 = 2;
 const NEXT_OUTSIDE: u8 = 4;
 const THROTTLED: u8 = 8;
+/// Of [`TOLD`].
+const FULLY_THROTTLED: u8 = 1;
 /// From this bit on: the scheduling class of the task that stops, one of [`Class`] plus one; 0: not
 /// told.
 const CLASS_SHIFT: u8 = 4;
+
+/// The kind of a record about a stretch that a rule may mean, and of one that only kept records
+/// have: so many were lost before the next one.
+pub(crate) const TOLD: u8 = 10;
+pub(crate) const LOST_HERE: u8 = 255;
+
+/// Returns the kind of a record.
+pub(crate) fn kind_of(words: [u64; 4]) -> u8 {
+    (words[2] >> 48) as u8
+}
+
+/// What the kernel tells of a task: see `told` in `bpf/sums.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    pub(crate) at: u64,
+    pub(crate) tid: u32,
+    pub(crate) since: u64,
+    /// 0: it is seen for the first time; 1 it waited, 2 it ran, 3 it was blocked.
+    pub(crate) what: u16,
+    /// For how long a limit held it up.
+    pub(crate) throttled: u64,
+}
+
+impl Told {
+    /// Reads a record of kind [`TOLD`].
+    pub(crate) fn read([at, ab, rest, last]: [u64; 4]) -> Told {
+        let since = ab >> 32 | (rest & 0xffff_ffff) << 32;
+        let fully = (rest >> 56) as u8 & FULLY_THROTTLED != 0;
+        let throttled = if fully { at.saturating_sub(since) } else { last >> 32 << 10 };
+        Told { at, tid: ab as u32, since, what: (rest >> 32) as u16, throttled }
+    }
+}
 
 /// Turns the records of one CPU, which come in order, into events.
 #[derive(Debug, Default)]
@@ -224,6 +258,19 @@ mod tests {
         );
         assert_eq!(kinds(words(5, 10, 20, 0, 120, 1, realtime | PREV_OUTSIDE)), [None, None]);
         assert_eq!(kinds(words(5, 10, 20, 0, 120, 2, realtime)), [None, None], "no switch");
+    }
+
+    #[test]
+    fn what_the_kernel_tells_has_a_beginning_and_what_a_limit_took() {
+        let since = 0x12_3456_789a;
+        let mut told = words(since + 5000, 7, since as u32, (since >> 32) as u32, 1, TOLD, 0);
+        told[3] = 3 << 32;
+        assert_eq!(kind_of(told), TOLD);
+        let read = Told::read(told);
+        assert_eq!((read.tid, read.since, read.what, read.throttled), (7, since, 1, 3072));
+        told[2] |= 1 << 56;
+        assert_eq!(Told::read(told).throttled, 5000, "all of it");
+        assert_eq!(Decoder::default().record(told), None, "it is no event");
     }
 
     #[test]

@@ -122,6 +122,11 @@ pub(crate) struct FactRing {
 }
 
 impl FactRing {
+    pub(super) fn new(rings: &Rc<Shared>, controls: &Rc<Shared>, slots: usize) -> FactRing {
+        let (rings, controls) = (Rc::clone(rings), Rc::clone(controls));
+        FactRing { rings, controls, slots, tail: 0, lost: 0, seen: 0, last_at: 0 }
+    }
+
     /// Appends what is there of the ring of `cpu`; `stopped`: nothing is written any longer.
     pub(crate) fn drain(&mut self, cpu: usize, stopped: bool, out: &mut VecDeque<RawFact>) {
         let control = |part: usize| self.controls.long(cpu * FACT_CONTROL + part);

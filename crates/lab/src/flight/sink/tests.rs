@@ -38,7 +38,7 @@ fn with_sink(
     let log = |line: FlightLine| seen.lines.lock().unwrap().push(line);
     let outside = Outside { file, jobs, log: &log, signals: &seen.signals, disk: &|| 0 };
     let (meters, _registry) = Meters::new(&config);
-    let mut sink = FlightSink::new(config, Some(meters), outside);
+    let mut sink = FlightSink::new(config, Some(meters), Way::Here(String::new()), outside);
     for (id, name) in [(REDIS, "redis-server"), (BATCH, "batch")] {
         let info = TaskInfo::unknown(id.0 + 10, id.0 + 10, name);
         sink.stops.task(id, &info, false);
