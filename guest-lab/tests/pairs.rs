@@ -58,9 +58,9 @@ fn the_page_has_the_pairs_with_messages() {
     assert_page(4);
 }
 
-/// On 2, 4 and 8 CPUs intervals of 95 % hold for 93 to 98 %, no certain claim is wrong, and three
-/// fifths of the shares that changed by more than 10 points are told (two thirds on 2 and 4 CPUs;
-/// on 8 they are 2 of 21).
+/// On 2, 4 and 8 CPUs intervals of 95 % hold for 93 to 98 %, no certain claim is wrong, and two
+/// thirds of the shares that changed by more than 10 points are told. All pairs of 8 CPUs are
+/// trusted.
 #[test]
 fn the_page_has_the_pairs_of_several_cpus_and_they_hold() {
     let (begin, folder) = page::TABLES[5];
@@ -74,10 +74,13 @@ fn the_page_has_the_pairs_of_several_cpus_and_they_hold() {
     assert!(inside * 100 >= figures * 93 && inside * 100 <= figures * 98, "{summary}");
     assert_eq!(summary.claims.1, 0, "{summary}");
     let shares = summary.told[&LargeChange::Share];
-    assert!(shares.right * 5 >= shares.came * 3, "{summary}");
+    assert!(shares.right * 3 >= shares.came * 2, "{summary}");
+    let eight = results.iter().filter(|result| result.name.contains(" 8 CPUs"));
+    let distrust: Vec<_> = eight.flat_map(|result| &result.distrust).collect();
+    assert_eq!(distrust, Vec::<&String>::new());
 }
 
-/// Of large changes nearly half are told, in every kind, and none in the wrong direction.
+/// Of large changes half are told, in every kind, and none in the wrong direction.
 #[test]
 fn the_page_adds_up_what_was_told() {
     let text = std::fs::read_to_string(guest_lab::root().join(page::PAGE)).unwrap();

@@ -71,7 +71,7 @@ function Graph({ flow, choose, known }: { flow: Flow; choose: (name: string) => 
         {drawn.map((place) => {
           const { x, y } = at(place), node = flow.nodes[place], press = known(node.name);
           return (
-            <g key={place} class={node.serves ? "node serves" : "node"} role={press ? "button" : "img"} tabIndex={press ? 0 : undefined} aria-label={about(place)} onClick={() => press && choose(node.name)}
+            <g key={place} class={node.serves ? "node serves" : "node"} role={press ? "button" : "img"} tabindex={press ? 0 : undefined} aria-label={about(place)} onClick={() => press && choose(node.name)}
               onKeyDown={(e) => { if (press && (e.key === "Enter" || e.key === " ")) { e.preventDefault(); choose(node.name); } }}>
               <rect x={x} y={y} width={w} height={h} rx={8} /><text x={x + w / 2} y={y + 21} text-anchor="middle" class="name">{named(flow, place).slice(0, 22)}</text>
               <text x={x + w / 2} y={y + 38} text-anchor="middle">{node.answered ? count(node.answered) + " requests answered" : count(node.messages) + " messages"}</text>

@@ -188,7 +188,7 @@ function Curve({ asked, all, pick }: { asked: string[]; all: Dot[]; pick: (dot: 
         <polyline class="front" points={front.map((dot) => cx(dot) + "," + cy(dot)).join(" ")} />
         {all.filter((dot) => !dot.front && !dot.first).map((dot) => <circle key={dot.setting} cx={cx(dot)} cy={cy(dot)} r={3} class="other"><title>{words(dot, asked, metrics)}</title></circle>)}
         {[...front, ...all.filter((dot) => dot.first)].map((dot) => (
-          <g key={dot.setting} class={dot.first ? "dot first" : "dot"} role={dot.first ? "img" : "button"} tabIndex={dot.first ? undefined : 0} aria-label={words(dot, asked, metrics) + (dot.first ? "" : ". Press to pin it")}
+          <g key={dot.setting} class={dot.first ? "dot first" : "dot"} role={dot.first ? "img" : "button"} tabindex={dot.first ? undefined : 0} aria-label={words(dot, asked, metrics) + (dot.first ? "" : ". Press to pin it")}
             onClick={() => !dot.first && pick(dot)} onKeyDown={(e) => { if (!dot.first && (e.key === "Enter" || e.key === " ")) { e.preventDefault(); pick(dot); } }}
             onFocus={() => point(words(dot, asked, metrics))} onMouseEnter={() => point(words(dot, asked, metrics))}>
             {bar(dot)}

@@ -463,3 +463,31 @@ fn read_between_looks(deeds: &[Deed]) -> BTreeMap<usize, BTreeSet<ObjectId>> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first waits for 1, from one that lives once, and for 2; the second for 3 alone, from one
+    /// that lives once.
+    #[test]
+    fn what_one_that_lives_once_sent_is_there_again_beside_other_waits() {
+        let object = ObjectId::from;
+        let step = CoroutineStep {
+            step: Step::new(Ns::ZERO, Act::Nothing, Ns::ZERO),
+            later: false,
+            looked: false,
+            after_others: false,
+            first: 0,
+        };
+        let coroutine = Coroutine { steps: vec![step], ..Coroutine::default() };
+        let mut coroutines = vec![coroutine; 2];
+        let reads = [BTreeSet::from([1usize, 2].map(object)), BTreeSet::from([object(3usize)])];
+        let balance =
+            vec![(object(1usize), 438), (object(3), 10), (object(4), 1), (object(2), -64)];
+        let again = |of: &ObjectId| *of == object(2) || *of == object(4);
+        share_balance(&mut coroutines, &reads, balance, &again);
+        let first = vec![(object(1usize), 438), (object(4), 1), (object(2), -64)];
+        assert_eq!((&coroutines[0].balance, &coroutines[1].balance), (&first, &Vec::new()));
+    }
+}

@@ -2,8 +2,7 @@
 //! did, from its birth if that was recorded. One that ended lives again when the task that created
 //! it repeats that; where that one is not recorded, or has ended for good, it lives once. What
 //! lived for more than half of the recording repeats what it did until its life is over, if it is
-//! an event loop or takes what others send. What a task that was born in the recording did once to
-//! begin is in no later round.
+//! an event loop or takes what others send.
 
 use crate::facts::{Facts, Kind, Operation, TaskFacts};
 use crate::graph::{Graph, Object};
@@ -18,7 +17,7 @@ pub struct Lives {
     with: Vec<Option<TaskId>>,
     /// By task: whether it is a thread of an executor.
     serves: Vec<bool>,
-    /// By task: how many of its operations it did once, to begin.
+    /// By task: how many of its operations it did once, before it first looked at many objects.
     begins: Vec<usize>,
     /// By task: whether it ended, and does one thing after the other until its life is over.
     plays_on: Vec<bool>,
@@ -49,9 +48,6 @@ impl Lives {
         };
         let once: Vec<bool> =
             (0..count).map(|number| !serves[number] && did_once(facts, number)).collect();
-        for number in (0..count).filter(|&number| !serves[number] && !once[number]) {
-            begins[number] = start_of(&facts.tasks[number]);
-        }
         let with = |number: usize| {
             let mut task = TaskId::from(number);
             // No task is its own ancestor; a file that says so is left after as many steps as there
@@ -88,8 +84,7 @@ impl Lives {
         self.serves[task.index()]
     }
 
-    /// Returns what the task did once, to begin (an event loop: before it first looked at many
-    /// objects): no round repeats it.
+    /// Returns what the task did once, before it first looked at many objects: no round repeats it.
     pub fn begin<'a>(&self, facts: &'a Facts, task: TaskId) -> &'a [Operation] {
         &facts.tasks[task.index()].operations[..self.begins[task.index()]]
     }
@@ -163,38 +158,6 @@ fn begin_of(task: &TaskFacts) -> usize {
     let looks = |done: &Operation| matches!(done.kind, Kind::Select { .. });
     let first = task.operations.iter().position(looks).filter(|_| task.created.is_some());
     first.unwrap_or_default()
-}
-
-/// Of turns that are alike, the costliest is among so few of the first (one part in so many) by a
-/// chance of 5 %.
-const FIRST_PART: usize = 20;
-
-/// Returns how many operations a thread that does one thing after the other did to begin, if it was
-/// born in the recording: a process that serves one connection sets itself up before it answers.
-/// Turns go from one wait to the next. Where the costliest of all is among the first, the start ends
-/// with it, at the next wait for a message.
-fn start_of(task: &TaskFacts) -> usize {
-    let waited = |done: &Operation| done.slept.is_some_and(|slept| !slept.device);
-    let (mut turns, mut cost) = (Vec::new(), Ns::ZERO);
-    for (index, done) in task.operations.iter().enumerate() {
-        if waited(done) {
-            turns.push((index, cost + done.before));
-            cost = done.after;
-        } else {
-            cost += done.cost();
-        }
-    }
-    // The first of equals.
-    let costliest = turns.iter().rev().max_by_key(|(_, cost)| *cost);
-    let Some(&(ends, _)) = costliest.filter(|_| task.created.is_some()) else { return 0 };
-    let number = turns.partition_point(|(index, _)| *index <= ends);
-    let takes = |done: &Operation| waited(done) && matches!(done.kind, Kind::Receive(..));
-    let start = task.operations[ends..].iter().position(takes).map_or(0, |more| ends + more);
-    let spawns = |done: &Operation| matches!(done.kind, Kind::Spawn(_));
-    // What it creates lives again with it.
-    let is_start =
-        number * FIRST_PART <= turns.len() && !task.operations[..start].iter().any(spawns);
-    if is_start { start } else { 0 }
 }
 
 /// Returns whether a task that ended did what it did over and over: it lived long, took what others

@@ -196,18 +196,10 @@ fn one(object: ObjectId) -> Act {
 
 /// Returns the script of a thread that waits for one thing at a time, without what it does when it
 /// ends. The rounds of one that was born in the recording are as long as its life in it: it begins
-/// again at its birth, or behind what it did once to begin, and the time before that is in none of
-/// them.
+/// again at its birth, and the time before that is in none of them.
 pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> Script {
     let (graph, lives) = (steps.graph, steps.lives);
-    let (begin, again) = of.operations.split_at(lives.begin(steps.facts, task).len());
-    let (mut all, carried) = played(steps, task, begin);
-    if carried > Ns::ZERO {
-        all.push(Step::new(carried, Act::Nothing, Ns::ZERO));
-    }
-    let again_from = all.len();
-    let (more, carried) = played(steps, task, again);
-    all.extend(more);
+    let (mut all, carried) = played(steps, task, &of.operations);
     let comes_again = |object: ObjectId| lives.come_again(&graph.objects[object.index()], task);
     let waits_for_others = all
         .iter()
@@ -219,8 +211,7 @@ pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> S
     // Rounds that cost nothing are not to follow each other at once.
     let costs = all.iter().any(|step| step.before + step.after > Ns::ZERO);
     let born = if costs { of.born() } else { Ns::ZERO };
-    let began = begin.last().map_or(born, |done| done.at.max(born));
-    let round = steps.facts.duration.saturating_sub(began);
+    let round = steps.facts.duration.saturating_sub(born);
     if lives.did_once(task) {
         let waits = Step::new(Ns::ZERO, Act::SleepUntil(round), Ns::ZERO);
         let repeat_from = u32::try_from(all.len()).ok();
@@ -235,7 +226,6 @@ pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> S
         all.push(Step::new(Ns::ZERO, act, Ns::ZERO));
     }
     let life = (lives.plays_on(task) && costs).then(|| of.life(steps.facts.duration));
-    let goes_on = !of.ended() || life.is_some();
-    let repeat_from = goes_on.then(|| u32::try_from(again_from).unwrap_or_default());
+    let repeat_from = (!of.ended() || life.is_some()).then_some(0);
     Script { steps: all, repeat_from, round, life, ..Script::default() }
 }

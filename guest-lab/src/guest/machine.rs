@@ -19,8 +19,8 @@ pub(super) enum Clock {
     /// bit by bit. Shows whether something is right. With N busy CPUs each runs at 1/N of the
     /// speed.
     Virtual,
-    /// As `Virtual`, but with CPUs beside each other, each at full speed: QEMU is built with a patch
-    /// (`super::lockstep`).
+    /// As `Virtual`, but with CPUs beside each other, each at full speed: QEMU is built with a
+    /// patch (`super::lockstep`).
     Lockstep,
 }
 

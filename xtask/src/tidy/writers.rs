@@ -107,6 +107,15 @@ const fn place(
     WriteSite { file, call, count, what, why: "" }
 }
 
+const fn own_folder(
+    file: &'static str,
+    call: &'static str,
+    count: usize,
+    what: &'static str,
+) -> WriteSite {
+    WriteSite { file, call, count, what, why: "in a folder that only this user can enter" }
+}
+
 const fn kernel(
     file: &'static str,
     call: &'static str,
@@ -268,13 +277,13 @@ const PLACES: &[WriteSite] = &[
         1,
         "the folder of what the workbench keeps of the machine",
     ),
-    place(
+    own_folder(
         "crates/cli/src/commands/ui/live.rs",
         "fs::remove_file",
         1,
         "a recording in that folder, which has no name as soon as it is open",
     ),
-    place(
+    own_folder(
         "crates/ui/src/socket.rs",
         "fs::remove_file",
         2,

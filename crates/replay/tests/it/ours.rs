@@ -111,12 +111,15 @@ fn recordings_of_ours_go_on_for_three_rounds() {
         let thrice = play(&recording, &replayed, 3);
         played += 1;
         let (over, read) = (over(&recording), read(&replayed));
+        let several = recording.header.topology.cpus() > 1;
         let often = recorded.iter().enumerate().filter(|(_, times)| **times >= OFTEN);
         for (number, &times) in often.filter(|(number, _)| read.contains(number)) {
             let of = |outcome: &Ran| outcome.metrics.objects[number].receives;
             let (one, three) = (of(&once), of(&thrice));
             let goes_on = over.contains(&number) || three >= one * 2;
-            if one * 2 < times || !goes_on {
+            // On several CPUs tasks may share them otherwise than they did, and for long.
+            let [took, least] = if several { [three, times] } else { [one * 2, times] };
+            if took < least || !goes_on {
                 wrong.push(format!(
                     "{} {}: {times} recorded, {one} in one round, {three} in three",
                     path.display(),

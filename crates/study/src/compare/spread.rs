@@ -40,8 +40,7 @@ impl Spread {
         requests: Option<&RequestTimes>,
     ) -> Spread {
         let header = &recording.header;
-        let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), Ns::ZERO)
-            .of_vcpus(&header.vcpus());
+        let mut summary = Summary::of_header(header, Ns::ZERO);
         let mut rest = recording.events.as_slice();
         let mut window = |number: usize| {
             let end = u128::from(recording.duration.0) * number as u128 / WINDOWS as u128;

@@ -155,9 +155,7 @@ impl FirstHalf {
 /// The sums of a recording from each of these moments on. Distributions are not asked for.
 fn since(recording: &Recording, from: [Ns; 2]) -> [Summary; 2] {
     let header = &recording.header;
-    let (tasks, cpus, vcpus) = (header.tasks.len(), header.topology.cpus(), header.vcpus());
-    let mut summaries =
-        from.map(|from| Summary::new(tasks, cpus, from).of_vcpus(&vcpus).sums_only());
+    let mut summaries = from.map(|from| Summary::of_header(header, from).sums_only());
     // One reading for both: the events of a large recording are far larger than the caches.
     for event in &recording.events {
         summaries.iter_mut().for_each(|summary| summary.event(event));

@@ -96,8 +96,7 @@ pub(crate) fn observed(
     let header = &recording.header;
     let (from, to) = (scope.from, scope.to.min(recording.duration));
     Summary::check(header).map_err(|source| StudyError::trace(name, source))?;
-    let mut summary =
-        Summary::new(header.tasks.len(), header.topology.cpus(), from).of_vcpus(&header.vcpus());
+    let mut summary = Summary::of_header(header, from);
     let incident = caught(recording, scope);
     let keep = Keep {
         header: header.clone(),

@@ -167,7 +167,7 @@ mod tests {
             let knobs = registry::find(&first.name).map(|entry| (entry.knobs)()).unwrap();
             for [target, key] in &lesson.settings {
                 let is_there = match target.as_str() {
-                    "scheduler" => knobs.iter().any(|knob| knob.key == key.as_str()),
+                    "scheduler" => knobs.iter().any(|knob| knob.name == key.as_str()),
                     "machine" => true,
                     _ => {
                         scenario.classes.contains(target)

@@ -5,7 +5,7 @@ mod spans;
 pub use spans::{Activation, Wait, WakeCause};
 
 use super::{Analysis, Durations};
-use crate::{Capability, Recording, TraceError};
+use crate::{Capability, Header, Recording, TraceError};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 
 /// What one task got within the window.
@@ -214,6 +214,11 @@ impl Summary {
         summary
     }
 
+    /// What there is to a recording with this header, from then on; with the steal of its guests.
+    pub fn of_header(header: &Header, from: Ns) -> Summary {
+        Summary::new(header.tasks.len(), header.topology.cpus(), from).of_vcpus(&header.vcpus())
+    }
+
     /// Measures the steal time of these tasks, by [`TaskId`].
     #[must_use]
     pub fn of_vcpus(mut self, vcpus: &[bool]) -> Summary {
@@ -268,8 +273,7 @@ impl Summary {
     pub fn from_recording(recording: &Recording) -> Result<Summary, TraceError> {
         Summary::check(&recording.header)?;
         let header = &recording.header;
-        let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), Ns::ZERO)
-            .of_vcpus(&header.vcpus());
+        let mut summary = Summary::of_header(header, Ns::ZERO);
         recording.events.iter().for_each(|event| summary.event(event));
         summary.finish(recording.duration);
         Ok(summary)

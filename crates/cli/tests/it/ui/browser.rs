@@ -169,7 +169,7 @@ fn a_slider_moves_the_answer() {
     let pin = "[...document.querySelectorAll('.panel button')].find((b) => \
                b.textContent.startsWith('Pin')).click()";
     browser.run(&tab, pin);
-    browser.wait(&tab, "document.querySelectorAll('.pins li').length === 1");
+    browser.wait(&tab, "document.querySelectorAll('.pins[aria-label=Pinned] li').length === 1");
     browser.run(&tab, &slide("nice", 19));
     browser.wait(&tab, "document.querySelectorAll('.ladder polyline').length === 3");
     for tab in [&tab, &other] {
