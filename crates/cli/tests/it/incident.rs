@@ -31,9 +31,9 @@ fn caught(folder: &Folder) -> String {
     };
     let turn = |n: u64| {
         let (one, other) = if n.is_multiple_of(2) { (0, 1) } else { (1, 0) };
-        event(n * 10, switch(one, PrevState::Runnable, other))
+        event(n * 5, switch(one, PrevState::Runnable, other))
     };
-    let mut events: Vec<SchedEvent> = (0..995_000).map(turn).collect();
+    let mut events: Vec<SchedEvent> = (0..1_990_000).map(turn).collect();
     events.push(event(9_950_000, switch(0, PrevState::Runnable, 2)));
     let wake = EventKind::Wake { task: TaskId(3), waker: Waker::HardIrq };
     events.push(event(9_970_000, wake));

@@ -101,7 +101,7 @@ fn capabilities(backend: Backend, system_wide: bool, sources: &Sources) -> Recor
         wakeups: everything,
         wakers: everything,
         softirq_rule: sources.wake_rule.to_owned(),
-        idle_unproven: sources.idle_unproven.clone(),
+        idle_unproven: sources.idle_unproven,
         prev_state: everything,
         migrations: everything,
         regroups: everything,

@@ -248,8 +248,12 @@ mod tests {
         let mut number = numbers();
         let record = |n: u64| {
             let task = n / 2 % 6;
-            let said = if n % 2 == 0 { 1 << 48 | 120 << 32 | 1 } else { 2 << 48 | 1 << 56 };
-            [n * 2_500 + number() % 1_000, 4000 + task | (4001 + task) << 32, said, 1 << 32]
+            let said = if n.is_multiple_of(2) {
+                (1 << 48) | (120 << 32) | 1
+            } else {
+                (2 << 48) | (1 << 56)
+            };
+            [n * 2_500 + number() % 1_000, (4000 + task) | ((4001 + task) << 32), said, 1 << 32]
         };
         let records: Vec<[u64; 4]> = (0..100_000).map(record).collect();
         let packs = packs(&records);

@@ -559,7 +559,7 @@ mod tests {
     fn only_the_rows_that_were_asked_for_are_simulated() {
         let mut request = set("rows", "asked").unwrap();
         request.set(option("variants").unwrap(), "mine: yes-2 nice=10").unwrap();
-        request.options.duration = Some(Ns::from_ms(200));
+        request.options.duration = Some(Ns::from_ms(1_200));
         let found = crate::gallery::find("two-hogs").unwrap();
         let study = request.compare(&request.read(found).unwrap(), &|_, _| {}).unwrap();
         let names: Vec<&str> = study.rows.iter().map(|row| row.variant.as_str()).collect();

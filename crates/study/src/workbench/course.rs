@@ -171,6 +171,7 @@ mod tests {
                     "machine" => true,
                     _ => {
                         scenario.classes.contains(target)
+                            || scenario.workload.tasks.iter().any(|task| task.name == *target)
                             || scenario.workload.groups.iter().any(|group| group.name == *target)
                             || scenario.workload.sources.iter().any(|one| one.name == *target)
                     }

@@ -108,7 +108,9 @@ impl Drop for Watched {
         self.stop.store(true, Relaxed);
         let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
         // What it ended with is of no interest any more.
-        recorder.take().map(|recorder| drop(recorder.join()));
+        if let Some(recorder) = recorder.take() {
+            let _ = recorder.join();
+        }
     }
 }
 

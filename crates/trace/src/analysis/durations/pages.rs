@@ -8,7 +8,7 @@ const PAGE: usize = 64;
 /// Pages that all durations need.
 const PAGES: usize = number(LONGEST) as usize / PAGE + 1;
 /// A page in which a bucket has no number would be one too many.
-const _: () = assert!(EXACT as usize % PAGE == 0);
+const _: () = assert!((EXACT as usize).is_multiple_of(PAGE));
 
 /// How often durations of each bucket came, in pages that are there where a duration is: 256 bytes
 /// each, and 1.7 KB to find them.
