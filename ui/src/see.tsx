@@ -1,4 +1,5 @@
 // What is in an input: the answer, the longest waits, the schedule, the programs.
+import { useState } from "preact/hooks";
 import type { LanesData } from "./page/data";
 import { time } from "./page/units";
 import type { Overview, Program } from "./types";
@@ -46,7 +47,11 @@ export function Schedule({ lanes, overview, part, setPart }: { lanes: LanesData 
   );
 }
 
+// Rows that are made before one asks for more: a page of two thousand programs takes a second longer.
+const FIRST = 100;
+
 export function Programs({ overview, choose }: { overview: Overview; choose: (target: string) => void }) {
+  const [all, showAll] = useState(false), [open, unfold] = useState(false);
   const busy = overview.programs.filter(isBusy), rest = overview.programs.filter((one) => !isBusy(one));
   const number = (ns: number | undefined) => (ns === undefined ? "–" : time(ns));
   const table = (programs: Program[], label: string) => (
@@ -69,8 +74,9 @@ export function Programs({ overview, choose }: { overview: Overview; choose: (ta
     <section aria-labelledby="programs">
       <h2 id="programs">Programs</h2>
       <p class="lead">CPU time in parts of one CPU; latency: from a wakeup to running; behind: what was on the CPU meanwhile. Press a name to change its settings.</p>
-      {table(busy, "Programs")}
-      {rest.length > 0 && <details class="fold"><summary>{rest.length} programs that did little</summary>{table(rest, "Programs that did little")}</details>}
+      {table(all ? busy : busy.slice(0, FIRST), "Programs")}
+      {!all && busy.length > FIRST && <p><button type="button" onClick={() => showAll(true)}>Show all {busy.length} programs</button></p>}
+      {rest.length > 0 && <details class="fold" onToggle={(e) => unfold(e.currentTarget.open)}><summary>{rest.length} programs that did little</summary>{open && table(rest, "Programs that did little")}</details>}
     </section>
   );
 }
