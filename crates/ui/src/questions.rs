@@ -25,6 +25,14 @@ const BEAT: Duration = Duration::from_millis(250);
 /// Letters of the name of a view.
 pub(crate) const TAB: usize = 64;
 
+/// Refuses a name of a view that is too long.
+pub(crate) fn check_tab(tab: &str) -> Result<(), Failure> {
+    if tab.len() > TAB {
+        return Err((422, format!("tab: {TAB} letters at most")));
+    }
+    Ok(())
+}
+
 /// The questions that are being answered.
 #[derive(Default)]
 pub(crate) struct Questions {
@@ -66,9 +74,7 @@ impl<'a> Asked<'a> {
     pub(crate) fn new(question: &'a Question, inputs: &Inputs) -> Result<Asked<'a>, Failure> {
         let name = inputs.name(&question.input)?;
         let request = question.request().map_err(|error| (422, error.to_string()))?;
-        if question.tab.len() > TAB {
-            return Err((422, format!("tab: {TAB} letters at most")));
-        }
+        check_tab(&question.tab)?;
         Ok(Asked { question, request, name })
     }
 

@@ -1,7 +1,7 @@
 //! Searches (`schedlab tune`) whose answer grows while a page looks.
 
 use crate::inputs::{Failure, Inputs};
-use crate::questions::{Questions, TAB, Tell, tell_failure, text};
+use crate::questions::{Questions, Tell, check_tab, tell_failure, text};
 use schedlab_study::StudyError;
 use schedlab_study::tune::{Step, TuneOptions, Tuned, tune};
 use schedlab_study::workbench::search::{SearchProgress, SearchQuestion, SearchRequest};
@@ -27,9 +27,7 @@ impl<'a> Searched<'a> {
     ) -> Result<Searched<'a>, Failure> {
         let name = inputs.name(&question.input)?;
         let request = question.request().map_err(|error| (422, error.to_string()))?;
-        if question.tab.len() > TAB {
-            return Err((422, format!("tab: {TAB} letters at most")));
-        }
+        check_tab(&question.tab)?;
         Ok(Searched { question, request, name })
     }
 

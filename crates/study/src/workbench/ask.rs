@@ -31,6 +31,41 @@ pub(super) fn refused(flag: &str) -> Option<&'static str> {
     REFUSED.iter().find(|(name, _)| *name == flag).map(|(_, why)| *why)
 }
 
+/// Reads an option that `schedlab compare` has, too; `command` has no other of this name.
+pub(super) fn set(
+    request: &mut CompareRequest,
+    command: &str,
+    (flag, text): (&str, &str),
+    has: &dyn Fn(&str) -> bool,
+) -> Result<(), StudyError> {
+    let option = OPTIONS.iter().find(|option| option.flag == flag && has(flag));
+    let option = option
+        .ok_or_else(|| wrong(format!("there is no option `{}` of {command}", quoted(flag))))?;
+    request.set(option, text).map_err(|why| wrong(format!("--{flag}: {why}")))
+}
+
+/// Returns a command with an input, as a user names it, and these options.
+pub(super) fn typed(command: &str, name: &str, options: &[(String, String)]) -> String {
+    let options = options.iter().map(|(flag, value)| format!(" --{flag} {}", shell_word(value)));
+    format!("{command} {}", shell_word(name)) + &options.collect::<String>()
+}
+
+/// Returns what tells apart questions for which an input is read differently: those of its options
+/// that count.
+pub(super) fn apart(
+    input: &str,
+    options: &[(String, String)],
+    counts: &dyn Fn(&str) -> bool,
+) -> String {
+    let read = options.iter().filter(|(flag, _)| counts(flag));
+    input.to_owned() + &read.map(|(flag, text)| format!("\n--{flag}={text}")).collect::<String>()
+}
+
+/// Returns whether a scheduler is the name of a file.
+pub(super) fn is_file(spec: &SchedulerSpec) -> bool {
+    sched_ext::is_object(&spec.name)
+}
+
 /// What is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,7 +118,7 @@ impl Stage {
     }
 }
 
-fn wrong(what: String) -> StudyError {
+pub(super) fn wrong(what: String) -> StudyError {
     StudyError::Option(what)
 }
 
@@ -114,14 +149,10 @@ impl Question {
             if let Some(why) = refused(flag) {
                 return Err(wrong(format!("--{flag} {why}: a page cannot give it")));
             }
-            let option = OPTIONS.iter().find(|option| option.flag == flag).ok_or_else(|| {
-                wrong(format!("there is no option `{}` of schedlab compare", quoted(flag)))
-            })?;
-            request.set(option, text).map_err(|why| wrong(format!("--{flag}: {why}")))?;
+            set(&mut request, "schedlab compare", (flag, text), &|_| true)?;
         }
         let named = request.options.schedulers.iter().chain(&request.recorded_under);
-        let is_object = |spec: &&SchedulerSpec| sched_ext::is_object(&spec.name);
-        if let Some(spec) = named.into_iter().find(is_object) {
+        if let Some(spec) = named.into_iter().find(|spec| is_file(spec)) {
             return Err(wrong(format!(
                 "--scheduler {}: names a file, which a page cannot do; `schedlab compare` reads it",
                 quoted(&spec.name)
@@ -132,19 +163,13 @@ impl Question {
 
     /// Returns what tells apart questions for which the input is read differently.
     pub fn reading(&self) -> String {
-        let read = self.options.iter().filter(|(flag, _)| !OF_ROWS.contains(&flag.as_str()));
-        let texts = read.map(|(flag, text)| format!("\n--{flag}={text}"));
-        self.input.clone() + &texts.collect::<String>()
+        apart(&self.input, &self.options, &|flag| !OF_ROWS.contains(&flag))
     }
 
     /// Returns the command that gives the answer with so many seeds. `name`: the input, as a user
     /// names it.
     pub fn command(&self, name: &str, seeds: u32) -> String {
-        let mut text = format!("schedlab compare {}", shell_word(name));
-        for (flag, value) in &self.options {
-            text += &format!(" --{flag} {}", shell_word(value));
-        }
-        text + &format!(" --seeds {seeds}")
+        typed("schedlab compare", name, &self.options) + &format!(" --seeds {seeds}")
     }
 }
 

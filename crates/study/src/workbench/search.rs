@@ -2,13 +2,13 @@
 //! what is known while it runs. Its answer is that of `schedlab tune`.
 
 use super::SCHEMA;
-use super::ask::refused;
+use super::ask::{apart, is_file, refused, set, typed, wrong};
 use crate::StudyError;
 use crate::compare::modelled_by;
-use crate::compare::request::{CompareRequest, OPTIONS};
+use crate::compare::request::CompareRequest;
 use crate::tune::{Aim, Dimension, Found, TuneOptions};
-use schedlab_model::text::{quoted, shell_word};
-use schedlab_scheduler::{SchedulerSpec, sched_ext};
+use schedlab_model::text::quoted;
+use schedlab_scheduler::SchedulerSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -70,10 +70,6 @@ pub struct SearchRequest {
     pub options: TuneOptions,
 }
 
-fn wrong(what: String) -> StudyError {
-    StudyError::Option(what)
-}
-
 impl SearchQuestion {
     fn all(&self, flag: &str) -> impl Iterator<Item = &str> {
         self.options.iter().filter(move |(name, _)| name == flag).map(|(_, text)| text.as_str())
@@ -103,11 +99,7 @@ impl SearchQuestion {
             if OWN.contains(&flag.as_str()) {
                 continue;
             }
-            let known = OPTIONS.iter().find(|option| option.flag == flag);
-            let option = known.filter(|_| SHARED.contains(&flag.as_str())).ok_or_else(|| {
-                wrong(format!("there is no option `{}` of schedlab tune", quoted(flag)))
-            })?;
-            reading.set(option, text).map_err(|why| wrong(format!("--{flag}: {why}")))?;
+            set(&mut reading, "schedlab tune", (flag, text), &|flag| SHARED.contains(&flag))?;
         }
         let aim = |flag: &str, text: &str| {
             Aim::parse(text).map_err(|error| wrong(format!("--{flag} {error}")))
@@ -161,18 +153,12 @@ impl SearchQuestion {
 
     /// Returns what tells apart searches for which the input is read differently.
     pub fn reading(&self) -> String {
-        let read = self.options.iter().filter(|(flag, _)| SHARED.contains(&flag.as_str()));
-        let texts = read.map(|(flag, text)| format!("\n--{flag}={text}"));
-        self.input.clone() + &texts.collect::<String>()
+        apart(&self.input, &self.options, &|flag| SHARED.contains(&flag))
     }
 
     /// Returns the command that gives the answer. `name`: the input, as a user names it.
     pub fn command(&self, name: &str) -> String {
-        let mut text = format!("schedlab tune {}", shell_word(name));
-        for (flag, value) in &self.options {
-            text += &format!(" --{flag} {}", shell_word(value));
-        }
-        text
+        typed("schedlab tune", name, &self.options)
     }
 
     /// Returns how far a search of this question is before its first run.
@@ -189,10 +175,6 @@ impl SearchQuestion {
             settings: Vec::new(),
         }
     }
-}
-
-fn is_file(spec: &SchedulerSpec) -> bool {
-    sched_ext::is_object(&spec.name)
 }
 
 #[cfg(test)]

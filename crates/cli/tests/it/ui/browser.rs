@@ -212,7 +212,20 @@ fn two_hundred_changes_end_in_one_answer() {
 
 /// Every control has a name, text can be read, nothing is wider than the window: in light and dark,
 /// wide and narrow, of an answer and of the list of inputs.
-pub(super) const LOOK: &str = include_str!("look.js");
+const LOOK: &str = include_str!("look.js");
+
+/// Holds a view to [`LOOK`].
+pub(super) fn look(browser: &mut Browser, tab: &Tab, view: &str) {
+    for dark in [false, true] {
+        browser.dark(tab, dark);
+        for (width, height) in [(360, 740), (800, 900), (1400, 1000)] {
+            browser.size(tab, width, height);
+            browser.run(tab, "new Promise((then) => setTimeout(() => then(true), 100))");
+            let wrong = browser.run(tab, LOOK);
+            assert_eq!(wrong, json!([]), "{view}, dark {dark}, {width}");
+        }
+    }
+}
 
 #[test]
 fn every_view_can_be_read_and_reached() {
@@ -227,15 +240,7 @@ fn every_view_can_be_read_and_reached() {
     browser.run(&start, "document.querySelector('header nav button')?.click()");
     browser.wait(&start, "document.querySelectorAll('.inputs li').length > 20");
     for (view, tab) in [("an answer", &tab), ("the inputs", &start)] {
-        for dark in [false, true] {
-            browser.dark(tab, dark);
-            for (width, height) in [(360, 740), (800, 900), (1400, 1000)] {
-                browser.size(tab, width, height);
-                browser.run(tab, "new Promise((then) => setTimeout(() => then(true), 100))");
-                let wrong = browser.run(tab, LOOK);
-                assert_eq!(wrong, json!([]), "{view}, dark {dark}, {width}");
-            }
-        }
+        look(&mut browser, tab, view);
     }
 }
 

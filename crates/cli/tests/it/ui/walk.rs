@@ -2,9 +2,8 @@
 //! lessons, and the machine itself.
 
 use super::super::skip;
-use super::browser::{Browser, ERRORS, LOOK, READY, SEEDS, Tab};
+use super::browser::{Browser, ERRORS, READY, SEEDS, look};
 use super::{REDIS, Server};
-use serde_json::json;
 
 const IDLE: &str = "recordings/redis-other-idle-closed8.slt";
 const MESSAGES: &str = "recordings/redis-messages.slt";
@@ -17,18 +16,6 @@ fn press(text: &str) -> String {
          b.getAttribute('aria-label')?.startsWith('{text}')); hit.dispatchEvent(new \
          MouseEvent('click', {{ bubbles: true }})); return true; }})()"
     )
-}
-
-fn look(browser: &mut Browser, tab: &Tab, view: &str) {
-    for dark in [false, true] {
-        browser.dark(tab, dark);
-        for (width, height) in [(360, 740), (1400, 1000)] {
-            browser.size(tab, width, height);
-            browser.run(tab, "new Promise((then) => setTimeout(() => then(true), 100))");
-            let wrong = browser.run(tab, LOOK);
-            assert_eq!(wrong, json!([]), "{view}, dark {dark}, {width}");
-        }
-    }
 }
 
 #[test]
