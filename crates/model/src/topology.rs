@@ -71,6 +71,12 @@ impl Topology {
         &self.places
     }
 
+    /// The other hardware threads of the core of `cpu`.
+    pub fn siblings(&self, cpu: crate::CpuId) -> Vec<crate::CpuId> {
+        let core = self.sharing(cpu, |place| place.core);
+        core.iter().filter(|other| *other != cpu).collect()
+    }
+
     /// The CPUs for which `key` gives the same value as for CPU `cpu` (itself included).
     pub fn sharing<K: PartialEq>(&self, cpu: crate::CpuId, key: impl Fn(&CpuPlace) -> K) -> CpuSet {
         let own = key(&self.places[cpu.index()]);

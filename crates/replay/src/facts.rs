@@ -9,6 +9,7 @@ use schedlab_model::{
 };
 use schedlab_trace::Recording;
 use schedlab_trace::replay::RecorderCost;
+use schedlab_trace::siblings::{Beside, Speed};
 use std::collections::BTreeSet;
 
 /// The operations of a recording.
@@ -134,6 +135,7 @@ pub enum Kind {
 struct Reading {
     facts: TaskFacts,
     running: Option<(CpuId, Ns)>,
+    speed: Speed,
     before: Ns,
     after: Ns,
     began: Ns,
@@ -161,7 +163,7 @@ impl Reading {
     /// Adds CPU time up to `now`.
     fn charge(&mut self, now: Ns) {
         if let Some((_, since)) = &mut self.running {
-            let ran = now.saturating_sub(*since);
+            let ran = self.speed.work(now.saturating_sub(*since));
             *since = (*since).max(now);
             self.facts.ran += ran;
             if self.blocked.is_some() { self.after += ran } else { self.before += ran }
@@ -304,18 +306,20 @@ struct Reader {
     /// By CPU: the task that runs there.
     current: Vec<Option<TaskId>>,
     recorder: RecorderCost,
+    beside: Beside,
     /// By object: the one that is taken in its place.
     mailboxes: Vec<ObjectId>,
 }
 
 impl Facts {
     /// Returns the operations of a recording. `recorder`: its price, which is no demand of the
-    /// tasks.
-    pub fn from_recording(recording: &Recording, recorder: RecorderCost) -> Facts {
+    /// tasks. `beside`: the speed of a hardware thread beside a busy one of its core.
+    pub fn from_recording(recording: &Recording, recorder: RecorderCost, beside: Speed) -> Facts {
         let mut reader = Reader {
             tasks: vec![Reading::default(); recording.header.tasks.len()],
             current: vec![None; recording.header.topology.cpus()],
             recorder,
+            beside: Beside::new(&recording.header.topology, beside),
             mailboxes: mailboxes(&recording.facts),
         };
         let mut facts = recording.facts.list.iter().peekable();
@@ -371,6 +375,7 @@ impl Reader {
                     self.start(now, event.cpu, next);
                 }
                 self.current[event.cpu.index()] = next;
+                self.beside_changes(now, event.cpu, next.is_some());
                 self.pay(event.cpu, self.recorder.switch);
             }
             EventKind::Wake { task, waker } => {
@@ -394,6 +399,19 @@ impl Reader {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A CPU is busy or idle now: those that run on the other threads of its core have another
+    /// speed from now on.
+    fn beside_changes(&mut self, now: Ns, cpu: CpuId, busy: bool) {
+        for (other, slowed) in self.beside.set(cpu, busy) {
+            self.beside.slow(other, slowed);
+            if let Some(task) = self.current[other.index()] {
+                let task = &mut self.tasks[task.index()];
+                task.charge(now);
+                task.speed = self.beside.speed(other);
+            }
         }
     }
 
@@ -433,6 +451,7 @@ impl Reader {
         let task = &mut self.tasks[task.index()];
         task.first(now, cpu);
         task.running = Some((cpu, now));
+        task.speed = self.beside.speed(cpu);
         if let Some((since, state)) = task.blocked
             && task.slept.is_none()
         {

@@ -56,6 +56,7 @@ use schedlab_model::{
     TaskId, TaskSpec, Workload,
 };
 use schedlab_trace::replay::RecorderCost;
+use schedlab_trace::siblings::Speed;
 use schedlab_trace::{Capability, Recording};
 pub use stalls::{Stall, stalls};
 use std::collections::BTreeSet;
@@ -81,17 +82,18 @@ pub struct Replayed {
 }
 
 /// Returns the workload of a recording with facts; `None` when it has none. `recorder`: the price
-/// of the recorder, which is taken out of the demand. `runtimes`: those of its threads that take
-/// over from each other.
+/// of the recorder, which is taken out of the demand. `beside`: the speed of a hardware thread
+/// beside a busy one of its core. `runtimes`: those of its threads that take over from each other.
 pub fn replay(
     recording: &Recording,
     recorder: RecorderCost,
+    beside: Speed,
     runtimes: &[Runtime],
 ) -> Option<Replayed> {
     if !recording.header.capabilities.has(Capability::Messages) {
         return None;
     }
-    let facts = Facts::from_recording(recording, recorder);
+    let facts = Facts::from_recording(recording, recorder, beside);
     let graph = Graph::from_facts(&facts, recording);
     let lives = Lives::from_facts(&facts, &graph);
     Some(Programs::new(&facts, &graph, &lives, recording, runtimes).replayed())

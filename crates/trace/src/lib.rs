@@ -27,6 +27,7 @@ mod repair;
 pub mod replay;
 mod sched_ext;
 pub mod schedstat;
+pub mod siblings;
 mod writer;
 
 pub use blocks::{Block, Blocks, Part};

@@ -16,6 +16,9 @@
 //!   in state `D` are a device's service time: relative. Its interrupt comes on the CPU on which it
 //!   came, and wakes all whom it woke; see `devices`.
 //! * The first wakeup of each task that slept when the recording began stays at its time.
+//! * Where hardware threads share a core, demand is what was done, not how long that took: time
+//!   beside a busy thread counts as much less as the recording shows ([`crate::siblings`]), and the
+//!   simulated threads slow each other again.
 //! * Stolen time is taken out of the demand, and so is what the recorder itself cost, event by
 //!   event (`recorder`). Time in interrupts and the kernel's part of a context switch after the
 //!   switch record are in it.
@@ -57,6 +60,7 @@ pub use ticks::TickFit;
 pub use timeline::MachineDelays;
 
 use crate::analysis::Analysis;
+use crate::siblings::{self, SiblingSpeed, Speed};
 use crate::{Capability, Recording, TaskInfo, TraceError};
 use schedlab_model::{Ns, TaskId, Topology, Workload};
 use std::str::FromStr;
@@ -204,6 +208,9 @@ pub struct ReplayReport {
     /// When the ticks of each CPU came, fitted to the tasks that lost their CPU; `None` where
     /// nothing shows it.
     pub ticks: Vec<Option<TickFit>>,
+    /// How fast hardware threads ran beside busy ones of their cores; `None`: no core has two, or
+    /// the recording does not show it.
+    pub siblings: Option<SiblingSpeed>,
     /// Activations recorded per task, by [`TaskId`]: a replay that completes more began again from
     /// the start.
     pub recorded: Vec<u64>,
@@ -256,6 +263,12 @@ impl RuntimeFit {
 }
 
 impl ReplayReport {
+    /// Returns the speed of a hardware thread beside a busy one with which the recording is
+    /// replayed.
+    pub fn beside(&self) -> Speed {
+        self.siblings.map_or(Speed::FULL, |found| found.speed())
+    }
+
     /// Wakeups from outside, in thousandths of all.
     pub fn outside_permille(&self) -> u64 {
         let outside = self.wakes_by_softirq + self.wakes_by_hardirq + self.wakes_unknown;
@@ -278,7 +291,9 @@ impl Analysis for ReplayNeeds {
 pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, TraceError> {
     check_needs(recording, options.without_wakes)?;
     check_demand(recording, &options.demand)?;
-    let mut timeline = timeline::timeline(recording);
+    let siblings = siblings::sibling_speed(recording);
+    let beside = siblings.map_or(Speed::FULL, |found| found.speed());
+    let mut timeline = timeline::timeline(recording, beside);
     let mut report = count(&timeline, recording.duration);
     report.requests = units::requests(&timeline.lines);
     let processes: Vec<u32> = recording.header.tasks.iter().map(|task| task.pid).collect();
@@ -311,6 +326,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         starts: Default::default(),
     }
     .build();
+    report.siblings = siblings;
     report.delays = timeline.delays;
     report.recorder = timeline.recorder;
     report.ticks = ticks::fit(recording);

@@ -37,6 +37,9 @@ pub(super) struct Machine {
     pub(super) cpus: u32,
     /// Hardware threads of a core.
     pub(super) threads: u32,
+    /// At what part of its speed, in thousandths, each of them runs while another one of its core
+    /// is not halted: in lockstep only.
+    pub(super) smt_yield: u16,
     pub(super) memory_mib: u32,
     /// More words for the kernel's command line.
     pub(super) arguments: &'static str,
@@ -45,7 +48,7 @@ pub(super) struct Machine {
 impl Machine {
     /// Four CPUs and 1 GiB.
     pub(super) const fn usual(clock: Clock) -> Machine {
-        Machine { clock, cpus: 4, threads: 1, memory_mib: 1024, arguments: "" }
+        Machine { clock, cpus: 4, threads: 1, smt_yield: 1000, memory_mib: 1024, arguments: "" }
     }
 }
 
@@ -86,6 +89,7 @@ pub(super) fn boot(
     let mut words = quiet.to_vec();
     if machine.clock == Clock::Lockstep {
         words.extend(["env", STEP].map(str::to_owned));
+        words.push(format!("SCHEDLAB_SMT={}:{}", machine.threads, machine.smt_yield));
     }
     words.extend(emulator.command());
     words.extend(arguments(machine).split_whitespace().map(str::to_owned));

@@ -48,6 +48,10 @@ pub(super) struct Pairs {
     pub(super) long: bool,
     /// The clock of the guests.
     pub(super) clock: Clock,
+    /// Hardware threads of a core, and at what part of their speed they run beside each other, in
+    /// thousandths.
+    pub(super) threads: u32,
+    pub(super) smt_yield: u16,
 }
 
 /// Kernels of the short set: CFS, EEVDF with PREEMPT_RT, and the newest generation that was
@@ -104,6 +108,13 @@ pub struct GuestArgs {
     /// Give the machine of the script, or of the pairs, so many CPUs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     cpus: Option<u32>,
+    /// Give each core of the machine of the script, or of the pairs, so many hardware threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
+    threads: Option<u32>,
+    /// Let a hardware thread run at this part of its speed, such as 0.6, while another one of its
+    /// core is busy (with --lockstep and --threads)
+    #[arg(long, value_name = "PART", value_parser = part_of_speed)]
+    smt_yield: Option<u16>,
     /// Give the machine of the script so much memory
     #[arg(long, value_name = "MiB", value_parser = clap::value_parser!(u32).range(256..=16_384))]
     memory: Option<u32>,
@@ -134,6 +145,13 @@ fn kernel(text: &str) -> Result<String, String> {
         .ok_or_else(|| "kernels are versions such as 6.12 or 6.12-rt".to_owned())
 }
 
+/// Reads a part of a CPU's speed, in thousandths.
+fn part_of_speed(text: &str) -> Result<u16, String> {
+    let part = text.parse().ok().filter(|part: &f64| (0.1..=1.0).contains(part));
+    part.map(|part| (part * 1000.0).round() as u16)
+        .ok_or_else(|| "a part of a CPU's speed is a number from 0.1 to 1.0".to_owned())
+}
+
 /// Returns what is asked for; refuses what does not go together.
 pub(super) fn options(args: GuestArgs) -> Result<Options> {
     let mut machine = Machine::usual(match () {
@@ -143,6 +161,8 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
     });
     machine.cpus = args.cpus.unwrap_or(machine.cpus);
     machine.memory_mib = args.memory.unwrap_or(machine.memory_mib);
+    machine.threads = args.threads.unwrap_or(machine.threads);
+    machine.smt_yield = args.smt_yield.unwrap_or(machine.smt_yield);
     let pairs = args.pairs || args.long || !args.servers.is_empty() || !args.changes.is_empty();
     let mut options = Options {
         kernels: args.kernels,
@@ -159,6 +179,8 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
             cpus: args.cpus,
             long: args.long,
             clock: if args.lockstep { Clock::Lockstep } else { Clock::Virtual },
+            threads: machine.threads,
+            smt_yield: machine.smt_yield,
         }),
         program: args.program,
         again: args.again,
@@ -209,16 +231,32 @@ fn check(options: &Options, script: bool, machine: Machine) -> Result<()> {
         "--again judges tests by name: add --test or --objects"
     );
     let usual = Machine::usual(Clock::Host);
+    let cpus = options.pairs.as_ref().map_or(machine.cpus, |pairs| pairs.cpus.unwrap_or(4));
+    ensure!(
+        machine.smt_yield == usual.smt_yield || (options.lockstep && machine.threads > 1),
+        "--smt-yield is for cores with several hardware threads whose CPUs run beside each other: \
+         add --lockstep --threads 2"
+    );
+    ensure!(
+        cpus.is_multiple_of(machine.threads),
+        "{cpus} CPUs are no cores of {} hardware threads each",
+        machine.threads
+    );
     // The sizes of pairs were looked at above.
-    let own = match options.pairs {
-        Some(_) if options.lockstep => Machine { cpus: usual.cpus, clock: usual.clock, ..machine },
-        Some(_) => Machine { cpus: usual.cpus, ..machine },
+    let own = match &options.pairs {
+        Some(_) => Machine {
+            cpus: usual.cpus,
+            threads: usual.threads,
+            smt_yield: usual.smt_yield,
+            clock: if options.lockstep { usual.clock } else { machine.clock },
+            ..machine
+        },
         None => machine,
     };
     ensure!(
         script || own == usual,
-        "--virtual, --lockstep, --cpus and --memory are for --script (--lockstep and --cpus for \
-         --pairs, too): a test has its own machine"
+        "--virtual, --lockstep, --cpus, --threads, --smt-yield and --memory are for --script (all \
+         but --virtual and --memory for --pairs, too): a test has its own machine"
     );
     Ok(())
 }
@@ -249,6 +287,9 @@ mod tests {
         assert_eq!((objects.kernels.join(" "), objects.tests.len()), ("7.2".into(), 3));
         let script = options("6.1 --script a.sh --virtual --cpus 2").unwrap().script.unwrap();
         assert_eq!((script.1.clock, script.1.cpus), (Clock::Virtual, 2));
+        let slowed = options("--pairs --lockstep --cpus 4 --threads 2 --smt-yield 0.6").unwrap();
+        let pairs = slowed.pairs.unwrap();
+        assert_eq!((pairs.threads, pairs.smt_yield, pairs.cpus), (2, 600, Some(4)));
     }
 
     #[test]
@@ -268,6 +309,11 @@ mod tests {
             ("--change warm", "no change `warm`"),
             ("--pairs --cpus 3", "1, 2, 4, 8"),
             ("--long --short", "leave out --test, --short"),
+            ("--threads 2", "are for --script"),
+            ("--script a.sh --lockstep --threads 3", "4 CPUs are no cores of 3"),
+            ("--script a.sh --smt-yield 0.6 --threads 2", "add --lockstep"),
+            ("--pairs --lockstep --smt-yield 0.6", "add --lockstep --threads 2"),
+            ("--pairs --lockstep --threads 2 --smt-yield 6", "from 0.1 to 1.0"),
         ] {
             let error = options(bad).unwrap_err().to_string();
             assert!(error.contains(words), "{bad}: {error}");

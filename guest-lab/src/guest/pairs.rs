@@ -148,6 +148,8 @@ const SIZES: [u32; 4] = [1, 2, 4, 8];
 const USUAL_SIZES: [u32; 2] = [1, 4];
 /// How long the load of a recording lasts, in seconds, and what the name of its folder ends with.
 const LENGTHS: [(u32, &str); 2] = [(3, ""), (20, "-20s")];
+/// What the name of a pair and of its folder end with where cores have several hardware threads.
+const THREADS: [(&str, &str); 2] = [("", ""), (" of 2 a core", "-smt")];
 
 /// Records what is asked for, kernel by kernel, and writes `pairs.toml` beside the recordings: how
 /// many boots were not good.
@@ -168,14 +170,20 @@ pub(super) fn record(
             for cpus in sizes {
                 let settings = settings(server, cpus, &kernel.name, &asked.changes);
                 let length = if asked.long { LENGTHS[1] } else { LENGTHS[0] };
-                let name = format!("{}-{cpus}{}", server.name, length.1);
+                let threads = THREADS[usize::from(asked.threads > 1)].1;
+                let name = format!("{}-{cpus}{}{threads}", server.name, length.1);
                 let into = folder.join(&kernel.name).join(name);
                 let recorded = Recorded {
                     server,
                     settings: &settings,
-                    cpus,
                     seconds: length.0,
-                    clock: asked.clock,
+                    machine: Machine {
+                        cpus,
+                        threads: asked.threads,
+                        smt_yield: asked.smt_yield,
+                        memory_mib: 2048,
+                        ..Machine::usual(asked.clock)
+                    },
                 };
                 // One boot that fails leaves the other servers' pairs as good as they are.
                 let good =
@@ -195,33 +203,32 @@ pub(super) fn record(
 struct Recorded<'a> {
     server: &'a Server,
     settings: &'a [&'static str],
-    cpus: u32,
     /// How long the load of a setting lasts.
     seconds: u32,
-    clock: Clock,
+    machine: Machine,
 }
 
 /// One boot with these settings of one server; whether everything was recorded.
 fn boot(
     laboratory: &Laboratory,
     kernel: &super::Kernel,
-    Recorded { server, settings, cpus, seconds, clock }: &Recorded<'_>,
+    Recorded { server, settings, seconds, machine }: &Recorded<'_>,
     root: &[u8],
     into: &Path,
 ) -> Result<bool> {
     let settings = settings.join(" ");
     let script = std::fs::read_to_string(crate::root().join("guest-lab/guest/pairs/pair.sh"))?;
     let archive = image::script(&format!(
-        "server={} cpus={cpus} seconds={seconds} beside={} settings='{settings}'\n{script}",
+        "server={} cpus={} seconds={seconds} beside={} settings='{settings}'\n{script}",
         server.name,
-        if *clock == Clock::Lockstep { "yes" } else { "no" },
+        machine.cpus,
+        if machine.clock == Clock::Lockstep { "yes" } else { "no" },
     ));
-    let machine = Machine { cpus: *cpus, memory_mib: 2048, ..Machine::usual(*clock) };
     if into.exists() {
         std::fs::remove_dir_all(into)?;
     }
     let parts = [laboratory.base.as_slice(), root, &archive];
-    let boot = machine::boot(&laboratory.emulator, kernel, &machine, &parts, into, LIMIT)?;
+    let boot = machine::boot(&laboratory.emulator, kernel, machine, &parts, into, LIMIT)?;
     let told = transcript::read(&boot.console);
     let verdicts = told.tests.iter().flat_map(|test| &test.verdicts);
     let bad: Vec<&str> =
@@ -307,6 +314,16 @@ fn add(archive: &mut Archive, root: &Path, folder: &Path, under: &str) -> Result
     Ok(())
 }
 
+/// A number of CPUs, a length, and what stands for the threads of a core.
+type Shape = (u32, (u32, &'static str), (&'static str, &'static str));
+
+/// Every shape that has a folder of its own.
+fn shapes() -> impl Iterator<Item = Shape> {
+    let lengths = |cpus| LENGTHS.map(|length| (cpus, length));
+    let threads = |(cpus, length)| THREADS.map(|threads| (cpus, length, threads));
+    SIZES.into_iter().flat_map(lengths).flat_map(threads)
+}
+
 /// Writes `pairs.toml` of all recordings that are there: every change under each kernel, and the
 /// base of each kernel predicted for each other one.
 fn write(folder: &Path) -> Result<()> {
@@ -319,12 +336,10 @@ fn write(folder: &Path) -> Result<()> {
     kernels.retain(|name| folder.join(name).is_dir());
     for kernel in &kernels {
         for server in SERVERS {
-            for (cpus, (seconds, end)) in
-                SIZES.into_iter().flat_map(|cpus| LENGTHS.map(|length| (cpus, length)))
-            {
-                let place = format!("{kernel}/{}-{cpus}{end}", server.name);
+            for (cpus, (seconds, end), (threads, last)) in shapes() {
+                let place = format!("{kernel}/{}-{cpus}{end}{last}", server.name);
                 let title = format!(
-                    "{kernel} {} {cpus} CPU{}{}",
+                    "{kernel} {} {cpus} CPU{}{threads}{}",
                     server.name,
                     if cpus > 1 { "s" } else { "" },
                     if end.is_empty() { String::new() } else { format!(" {seconds} s") }
@@ -346,7 +361,7 @@ fn write(folder: &Path) -> Result<()> {
                     )?);
                 }
                 for other in kernels.iter().filter(|other| *other != kernel) {
-                    let came = format!("{other}/{}-{cpus}{end}/base", server.name);
+                    let came = format!("{other}/{}-{cpus}{end}{last}/base", server.name);
                     let title = format!("{title}, to {other}");
                     let pair = pair(
                         folder,
@@ -483,6 +498,8 @@ mod tests {
             cpus: None,
             long: false,
             clock: Clock::Virtual,
+            threads: 1,
+            smt_yield: 1000,
         };
         assert!(check(&tomcat).unwrap_err().to_string().contains("redis, nginx"));
     }

@@ -8,6 +8,7 @@ use schedlab_model::{
     Workload,
 };
 use schedlab_trace::replay::RecorderCost;
+use schedlab_trace::siblings::Speed;
 
 /// What is recorded, in milliseconds; a client lives for the first two thirds of it.
 const RECORDED: u64 = 60;
@@ -80,8 +81,8 @@ fn a_client_that_ended_asks_for_as_long_as_it_lived() {
         let asked = recorded.metrics.objects[0].messages;
         let again = replayed(&recording, RECORDED).metrics.objects[0].messages;
         assert!(again.abs_diff(asked) * 20 <= asked, "{asked} messages became {again}");
-        let replay =
-            schedlab_replay::replay(&recording, RecorderCost::default(), &[]).expect("facts");
+        let replay = schedlab_replay::replay(&recording, RecorderCost::default(), Speed::FULL, &[])
+            .expect("facts");
         let mut alone = replay.workload;
         alone.tasks[2].affinity = CpuSet::single(CpuId(1));
         let mut truly = workload.clone();
@@ -190,8 +191,8 @@ fn a_pipe_with_little_in_it_is_not_full() {
         task(&mut workload, 1, Program::once([reads]));
         let (_, mut recording) = recording(&workload, RECORDED);
         recording.facts.objects[0].kind = ObjectKind::Pipe;
-        let again =
-            schedlab_replay::replay(&recording, RecorderCost::default(), &[]).expect("facts");
+        let again = schedlab_replay::replay(&recording, RecorderCost::default(), Speed::FULL, &[])
+            .expect("facts");
         again.workload.exchange.objects[0].room
     };
     assert_eq!(room(300), None);

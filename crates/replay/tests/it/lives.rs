@@ -11,6 +11,7 @@ use schedlab_model::{
 };
 use schedlab_trace::Recording;
 use schedlab_trace::replay::RecorderCost;
+use schedlab_trace::siblings::Speed;
 
 /// What is recorded, and how long a round of the creator is: one falls into a recording.
 const RECORDED: u64 = 60;
@@ -126,7 +127,7 @@ proptest! {
     fn none_is_there_before_its_birth(list in prop::collection::vec(child(), 1..7)) {
         let workload = children(&list);
         let (_, recording) = recording(&workload, RECORDED);
-        let again = schedlab_replay::replay(&recording, RecorderCost::default(), &[]).expect("facts");
+        let again = schedlab_replay::replay(&recording, RecorderCost::default(), Speed::FULL, &[]).expect("facts");
         let (_, both) = simulate(&again.workload, 3 * RECORDED);
         let (was, is) = (
             births(&recording.events, workload.tasks.len()),
@@ -173,7 +174,7 @@ proptest! {
         let (_, whole) = recording(&workload, RECORDED);
         let part = from(&whole, Ns(begin * US));
         let length = RECORDED * MS - begin * US;
-        let again = schedlab_replay::replay(&part, RecorderCost::default(), &[]).expect("facts").workload;
+        let again = schedlab_replay::replay(&part, RecorderCost::default(), Speed::FULL, &[]).expect("facts").workload;
         let run = |times: u64| simulate_for(&again, Ns(times * length)).0;
         let (once, thrice) = (run(1), run(3));
         for (number, one) in list.iter().enumerate().filter(|(_, one)| one.waited_for) {

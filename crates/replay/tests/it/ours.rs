@@ -40,7 +40,14 @@ fn replayed(recording: &Recording) -> Workload {
     let runtimes: Vec<Runtime> = runtimes
         .map(|(fit, handoff)| Runtime { lanes: fit.lanes, handoff: handoff.clone() })
         .collect();
-    schedlab_replay::replay(recording, by_wakeups.report.recorder, &runtimes).unwrap().workload
+    schedlab_replay::replay(
+        recording,
+        by_wakeups.report.recorder,
+        by_wakeups.report.beside(),
+        &runtimes,
+    )
+    .unwrap()
+    .workload
 }
 
 /// How often each object was received from that was in use in the first half already. A connection

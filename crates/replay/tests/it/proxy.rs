@@ -8,6 +8,7 @@ use schedlab_model::{
 };
 use schedlab_trace::Recording;
 use schedlab_trace::replay::RecorderCost;
+use schedlab_trace::siblings::Speed;
 
 const RECORDED: u64 = 100;
 const CLIENTS: u32 = 3;
@@ -102,7 +103,8 @@ fn each_request_is_followed_through_the_loop() {
     let truly = alone(workload.clone());
     assert!(truly[0] > RECORDED * MS / (200 * US), "{truly:?}");
     for recording in [recorded.clone(), opens(recorded)] {
-        let replayed = schedlab_replay::replay(&recording, RecorderCost::default(), &[]).unwrap();
+        let replayed =
+            schedlab_replay::replay(&recording, RecorderCost::default(), Speed::FULL, &[]).unwrap();
         let all = simulate(&replayed.workload, RECORDED).0;
         for n in 0..CLIENTS as usize {
             let [before, behind] =

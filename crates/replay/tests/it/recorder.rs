@@ -5,6 +5,7 @@ use schedlab_model::{
     Act, Amount, CpuId, CpuSet, Holds, Ns, Op, Program, Script, ScriptId, Step, TaskSpec, Workload,
 };
 use schedlab_trace::replay::RecorderCost;
+use schedlab_trace::siblings::Speed;
 
 const RECORDED: u64 = 400;
 const RECORDER: usize = 3;
@@ -35,8 +36,9 @@ fn beside_a_hog(name: &str) -> Workload {
 fn of_thread(name: &str) -> [(u64, u64); 2] {
     let workload = beside_a_hog(name);
     let (recorded, recording) = recording(&workload, RECORDED);
-    let mut again =
-        schedlab_replay::replay(&recording, RecorderCost::default(), &[]).unwrap().workload;
+    let mut again = schedlab_replay::replay(&recording, RecorderCost::default(), Speed::FULL, &[])
+        .unwrap()
+        .workload;
     let has = |outcome: &schedlab_sim::Outcome| {
         (outcome.metrics.tasks[RECORDER].cpu_ns.0, outcome.metrics.objects[0].messages)
     };

@@ -11,6 +11,7 @@ use schedlab_model::{
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
 use schedlab_trace::replay::RecorderCost;
+use schedlab_trace::siblings::Speed;
 use schedlab_trace::{Capability, Recording, TaskInfo};
 
 pub(crate) const US: u64 = 1_000;
@@ -79,8 +80,8 @@ pub(crate) fn recording(workload: &Workload, ms: u64) -> (Outcome, Recording) {
 
 /// Returns the recording played again for so long.
 pub(crate) fn replayed(recording: &Recording, ms: u64) -> Outcome {
-    let replayed =
-        schedlab_replay::replay(recording, RecorderCost::default(), &[]).expect("it has facts");
+    let replayed = schedlab_replay::replay(recording, RecorderCost::default(), Speed::FULL, &[])
+        .expect("it has facts");
     simulate(&replayed.workload, ms).0
 }
 
@@ -257,7 +258,7 @@ fn assert_closed(workload: &Workload, outcome: &Outcome) {
 fn three_rounds(workload: &Workload) {
     let workload = &apart(workload.clone());
     let (recorded, recording) = recording(workload, 60);
-    let again = schedlab_replay::replay(&recording, RecorderCost::default(), &[])
+    let again = schedlab_replay::replay(&recording, RecorderCost::default(), Speed::FULL, &[])
         .expect("it has facts")
         .workload;
     let once = simulate(&again, 60).0;
@@ -336,7 +337,7 @@ proptest! {
         });
         let at = recording.facts.list.last().map_or(Ns::ZERO, |fact| fact.at);
         recording.facts.list.push(Fact { at, cpu: CpuId(0), task: None, kind: FactKind::Lost { count } });
-        let replayed = schedlab_replay::replay(&recording, RecorderCost::default(), &[]).expect("it \
+        let replayed = schedlab_replay::replay(&recording, RecorderCost::default(), Speed::FULL, &[]).expect("it \
             has facts");
         let said = format!("the recorder lost {count} facts");
         prop_assert!(replayed.report.missing.starts_with(&said), "{}", replayed.report.missing);
@@ -351,7 +352,7 @@ fn a_hog_beside_a_loop_stays_a_hog() {
     let mut workload = threads(&pairs);
     task(&mut workload, 0, Op::Run(schedlab_model::Amount::Fixed(Ns::from_s(10))));
     let (recorded, recording) = recording(&workload, 100);
-    let report = schedlab_replay::replay(&recording, RecorderCost::default(), &[])
+    let report = schedlab_replay::replay(&recording, RecorderCost::default(), Speed::FULL, &[])
         .expect("it has facts")
         .report;
     assert_eq!(report.endless, [TaskId(2)]);
@@ -368,8 +369,8 @@ fn what_no_recorded_task_sent_comes_at_its_times() {
     workload.exchange.arrivals = (1..50).map(arrival).collect();
     add(&mut workload, 0, vec![step(0, receive(0, 10)), step(300 * US, send(1, 10))]);
     let (recorded, recording) = recording(&workload, 60);
-    let replayed =
-        schedlab_replay::replay(&recording, RecorderCost::default(), &[]).expect("it has facts");
+    let replayed = schedlab_replay::replay(&recording, RecorderCost::default(), Speed::FULL, &[])
+        .expect("it has facts");
     assert_eq!(replayed.report.arrivals, 49);
     let again = simulate(&replayed.workload, 60).0;
     assert_eq!(again.metrics.objects[1].messages, recorded.metrics.objects[1].messages);

@@ -31,9 +31,7 @@ impl Smt {
         }
         let cpus = machine.topology.cpus();
         let others = |cpu: usize| {
-            let own = CpuId(cpu as u32);
-            let core = machine.topology.sharing(own, |place| place.core);
-            core.iter().filter(|other| *other != own).map(CpuId::index).collect()
+            machine.topology.siblings(CpuId::from(cpu)).into_iter().map(CpuId::index).collect()
         };
         Some(Box::new(Smt {
             speed: u64::from(machine.smt_yield),

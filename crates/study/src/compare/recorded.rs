@@ -38,6 +38,7 @@ use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::guests::Guests;
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
+use schedlab_trace::siblings::UNSHOWN;
 use schedlab_trace::{FactLoss, Header, Recording};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -321,10 +322,26 @@ impl RecordedInput {
             delegation: &crate::delegation::IN_KERNEL,
             kernel: None,
             roles: self.roles(),
-            smt_yield: SmtYield::Recorded,
+            smt_yield: self.smt_yield(),
             kernel_threads: &self.kernel_threads,
             guests: Some(&self.guests),
         }
+    }
+
+    /// The speed of a hardware thread beside a busy one of its core.
+    fn smt_yield(&self) -> SmtYield {
+        let shown = self.replay.report.siblings.map(|found| found.speed().permille());
+        match SmtYield::of(&self.replay.topology, shown.unwrap_or_default()) {
+            SmtYield::Speed(_) if shown.is_none() => SmtYield::Unshown,
+            known => known,
+        }
+    }
+
+    /// By what part the speed of a hardware thread beside a busy one may be another; `None`: no
+    /// core has two.
+    pub(super) fn error_of_siblings(&self) -> Option<f64> {
+        let shown = self.replay.report.siblings.map(|found| found.error());
+        self.replay.topology.has_siblings().then(|| shown.unwrap_or(UNSHOWN))
     }
 
     /// The CPUs that the recorded machine had set apart, as far as the recorder wrote them down.
@@ -390,6 +407,7 @@ impl RecordedInput {
             ticks: TickSkew::At((0..cpus).map(at).collect()),
             costs: self.recorder_costs(),
             delays: self.delays(),
+            smt_yield: self.replay.report.beside().permille(),
             ..Machine::flat(1)
         }
     }

@@ -110,8 +110,8 @@ pub(super) fn replayed(
             handoff: handoff.clone(),
         })
         .collect();
-    let Some(messages) = schedlab_replay::replay(recording, replay.report.recorder, &runtimes)
-    else {
+    let (recorder, beside) = (replay.report.recorder, replay.report.beside());
+    let Some(messages) = schedlab_replay::replay(recording, recorder, beside, &runtimes) else {
         return Err(StudyError::Option(format!(
             "{}: the recording has no messages, so that it cannot be replayed from them: record \
              with `schedlab record --messages on` (backend bpf), or replay its wakeups \

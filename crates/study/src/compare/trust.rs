@@ -327,7 +327,8 @@ fn apart_of_requests(replay: &SelfReplay, input: &RecordedInput) -> f64 {
     }
 }
 
-/// What two recordings of one setting differ by. A loop on one CPU whose work costs more takes that
+/// What two recordings of one setting differ by, and what is not known of the speed of hardware
+/// threads beside busy ones, which a change may make idle. A loop on one CPU whose work costs more takes that
 /// CPU from others; where tasks move, all of that is missing in how often it turns.
 pub(super) fn drift(metric: Metric, input: &RecordedInput) -> f64 {
     let most = match metric.unit() {
@@ -338,7 +339,7 @@ pub(super) fn drift(metric: Metric, input: &RecordedInput) -> f64 {
         (Some(_), Unit::Share) => STEADY_MESSAGES.value,
         _ => OF_STEADY,
     };
-    most * unsteady(input, of_steady)
+    (most * unsteady(input, of_steady)).hypot(input.error_of_siblings().unwrap_or_default())
 }
 
 /// The same on a machine that is not steady.
@@ -393,12 +394,25 @@ fn about_drift(input: &RecordedInput) -> String {
                  30 activations in each eighth of the recording)"
             .to_owned(),
     };
+    let siblings = match (input.error_of_siblings(), input.replay.report.siblings) {
+        (None, _) => String::new(),
+        (Some(error), Some(_)) => format!(
+            "; by {:.0} % more or less, because the speed beside a busy thread of a core is not \
+             known better",
+            error * 100.0
+        ),
+        (Some(error), None) => format!(
+            "; by {:.0} % more or less, because the speed beside a busy thread of a core is not \
+             shown (it is half of a speed at least)",
+            error * 100.0
+        ),
+    };
     format!(
         "{steady}: two recordings of one setting are taken to differ by {:.0} % in rates, {:.0} % \
          in times and {:.0} % in what the same work \
          costs (2 standard deviations; fitted: {:.0}, {:.0} and {:.0} % to live pairs, {least} of \
          that to guests under a virtual clock; \
-         another scheduler: always the former)",
+         another scheduler: always the former){siblings}",
         drift(Metric::Throughput, input) * 100.0,
         drift(Metric::Latency(Stat::Percentile(50_000)), input) * 100.0,
         drift(Metric::Share, input) * 100.0,

@@ -140,8 +140,9 @@ pub enum SmtYield {
     Speed(u16),
     /// No core has several threads.
     OneThread,
-    /// The CPU times of a recording hold what its threads took from each other.
-    Recorded,
+    /// The CPU times of a recording hold what its threads took from each other, and how much that
+    /// was it does not show.
+    Unshown,
 }
 
 impl SmtYield {
@@ -170,12 +171,11 @@ impl SmtYield {
             SmtYield::OneThread => Err("`smt_yield` needs cores with several threads: give \
                                         threads = 2 beside cores, or leave it out"
                 .to_owned()),
-            SmtYield::Recorded => {
-                Err("`smt_yield` is for scenarios: the CPU times of a recording \
-                                       hold what its hardware threads took from each other, and \
-                                       how much that was is not measured"
-                    .to_owned())
-            }
+            SmtYield::Unshown => Err("`smt_yield`: the CPU times of this recording hold what its \
+                                      hardware threads took from each other, and it does not show \
+                                      how much that was (equal work beside a busy and beside an \
+                                      idle thread of a core)"
+                .to_owned()),
         }
     }
 
@@ -183,7 +183,7 @@ impl SmtYield {
     pub(crate) fn speed(self) -> u16 {
         match self {
             SmtYield::Speed(permille) => permille,
-            SmtYield::OneThread | SmtYield::Recorded => FULL_SPEED,
+            SmtYield::OneThread | SmtYield::Unshown => FULL_SPEED,
         }
     }
 }

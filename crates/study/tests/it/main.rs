@@ -14,4 +14,5 @@ mod scenario_errors;
 mod second_half;
 mod self_replay;
 mod serve;
+mod siblings;
 mod window;

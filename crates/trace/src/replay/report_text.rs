@@ -43,6 +43,9 @@ impl fmt::Display for ReplayReport {
             self.cut
         )?;
         self.fmt_unknown(f)?;
+        if let Some(siblings) = &self.siblings {
+            write!(f, "\n{siblings}")?;
+        }
         if self.recorder.taken > Ns::ZERO {
             write!(f, "\n{}", self.recorder)?;
         }

@@ -6,6 +6,7 @@ mod delays;
 use super::recorder::RecorderCost;
 use crate::Recording;
 use crate::analysis::Durations;
+use crate::siblings::{Beside, Speed};
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 
 pub use delays::MachineDelays;
@@ -45,8 +46,17 @@ pub(super) enum Deed {
 pub(super) struct Stretch {
     pub(super) from: Ns,
     pub(super) to: Ns,
-    /// CPU time of the task before it, all activations together.
+    /// What the task had done before it, all activations together.
     pub(super) before: Ns,
+    /// At what speed it ran.
+    pub(super) speed: Speed,
+}
+
+impl Stretch {
+    /// What it had done in this one until `at`.
+    fn work(&self, at: Ns) -> Ns {
+        self.speed.work(at.min(self.to).saturating_sub(self.from))
+    }
 }
 
 /// How an activation ended.
@@ -70,7 +80,7 @@ pub(super) struct Activation {
     pub(super) slept: Option<(Ns, PrevState)>,
     /// The system call in which it slept before, where the recorder saw it.
     pub(super) call: Option<u32>,
-    /// CPU time, without stolen time.
+    /// CPU time at full speed, without stolen time.
     pub(super) demand: Ns,
     /// Deeds with the CPU progress within this activation at which they happened, ascending.
     pub(super) deeds: Vec<(Ns, Deed)>,
@@ -153,6 +163,7 @@ pub(super) struct Timeline {
     interrupts: u32,
     lost: bool,
     now: Ns,
+    beside: Beside,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -164,8 +175,8 @@ struct CpuState {
     interrupt: Option<(u32, Ns)>,
 }
 
-/// Reads the whole recording.
-pub(super) fn timeline(recording: &Recording) -> Timeline {
+/// Reads the whole recording. `beside`: the speed of a hardware thread beside a busy one.
+pub(super) fn timeline(recording: &Recording, beside: Speed) -> Timeline {
     let mut out = Timeline {
         lines: vec![TaskTimeline::default(); recording.header.tasks.len()],
         delays: MachineDelays {
@@ -184,12 +195,15 @@ pub(super) fn timeline(recording: &Recording) -> Timeline {
         interrupts: 0,
         lost: false,
         now: Ns::ZERO,
+        beside: Beside::new(&recording.header.topology, beside),
     };
     recording.events.iter().for_each(|event| out.event(event));
     out.now = recording.duration;
     for line in &mut out.lines {
         match line.life {
-            Life::Running(_, since) => line.run(since, recording.duration),
+            Life::Running(on, since) => {
+                line.ran(since, recording.duration, out.beside.speed(on));
+            }
             Life::Blocked(since, _) => line.slept_last = recording.duration.saturating_sub(since),
             // It was not seen again: it blocked, or it would have run.
             Life::Limbo(since) => {
@@ -230,15 +244,21 @@ impl TaskTimeline {
     }
 
     /// Adds CPU time to the open activation.
-    pub(super) fn run(&mut self, since: Ns, until: Ns) {
-        let time = until.saturating_sub(since);
+    fn ran(&mut self, since: Ns, until: Ns, speed: Speed) {
+        let work = speed.work(until.saturating_sub(since));
         if let Some(open) = self.open() {
-            open.demand += time;
-            if time > Ns::ZERO {
-                self.stretches.push(Stretch { from: since, to: until, before: self.total });
-                self.total += time;
+            open.demand += work;
+            if work > Ns::ZERO {
+                self.stretches.push(Stretch { from: since, to: until, before: self.total, speed });
+                self.total += work;
             }
         }
+    }
+
+    /// The same on a CPU that is not slowed.
+    #[cfg(test)]
+    pub(super) fn run(&mut self, since: Ns, until: Ns) {
+        self.ran(since, until, Speed::FULL);
     }
 
     /// Adds a deed at this CPU progress.
@@ -292,7 +312,7 @@ impl TaskTimeline {
         let next = self.stretches.partition_point(|s| s.from <= at);
         match next.checked_sub(1).map(|i| self.stretches[i]) {
             None => Ns::ZERO,
-            Some(s) => s.before + at.min(s.to).saturating_sub(s.from),
+            Some(s) => s.before + s.work(at),
         }
     }
 
@@ -301,7 +321,7 @@ impl TaskTimeline {
         let next = self.stretches.partition_point(|s| s.before < progress);
         match next.checked_sub(1).map(|i| self.stretches[i]) {
             None => Ns::ZERO,
-            Some(s) => (s.from + progress.saturating_sub(s.before)).min(s.to),
+            Some(s) => (s.from + s.speed.time(progress.saturating_sub(s.before))).min(s.to),
         }
     }
 
@@ -345,6 +365,7 @@ impl Timeline {
                 cpu.idle_since = next.is_none().then_some(event.at);
                 cpu.current = next;
                 cpu.interrupt = None;
+                self.beside_changes(event.cpu, next.is_some());
                 self.recorded(event.cpu, self.recorder.switch);
             }
             EventKind::Wake { task, waker } => {
@@ -392,7 +413,7 @@ impl Timeline {
         if let Life::Running(on, since) = line.life
             && on == cpu
         {
-            line.run(since, now);
+            line.ran(since, now, self.beside.speed(cpu));
             // It stopped before the last record was paid for.
             self.recorder.taken -= since.saturating_sub(now);
         }
@@ -503,9 +524,9 @@ impl Timeline {
     fn deed(&mut self, by: TaskId, deed: Deed) -> bool {
         let now = self.now;
         let line = &mut self.lines[by.index()];
-        let Life::Running(_, since) = line.life else { return false };
+        let Life::Running(on, since) = line.life else { return false };
         let Some(open) = line.open() else { return false };
-        let progress = open.demand + now.saturating_sub(since);
+        let progress = open.demand + self.beside.speed(on).work(now.saturating_sub(since));
         if open.deeds.is_empty() {
             // Mostly it stays the only one: room for four would be most of what a timeline takes.
             open.deeds.reserve_exact(1);
@@ -522,7 +543,7 @@ impl Timeline {
         let line = &mut self.lines[task.index()];
         let Life::Running(on, since) = line.life else { return };
         if on == cpu {
-            line.run(since, now);
+            line.ran(since, now, self.beside.speed(cpu));
             line.life = Life::Running(on, since.max(now).saturating_add(cost));
             self.recorder.taken += cost;
         }
@@ -542,7 +563,7 @@ impl Timeline {
         for line in &mut self.lines {
             line.life = match line.life {
                 Life::Running(on, since) if on == cpu => {
-                    line.run(since, now);
+                    line.ran(since, now, self.beside.speed(cpu));
                     Life::Limbo(now)
                 }
                 Life::Runnable => Life::Limbo(now),
@@ -551,6 +572,24 @@ impl Timeline {
             };
         }
         self.cpus[cpu.index()] = CpuState { seen: true, ..CpuState::default() };
+        self.beside_changes(cpu, false);
+    }
+
+    /// A CPU is busy or idle now: those that run on the other threads of its core have another
+    /// speed from now on.
+    fn beside_changes(&mut self, cpu: CpuId, busy: bool) {
+        for (other, slowed) in self.beside.set(cpu, busy) {
+            let before = self.beside.speed(other);
+            if let Some(task) = self.cpus[other.index()].current
+                && let line = &mut self.lines[task.index()]
+                && let Life::Running(on, since) = line.life
+                && on == other
+            {
+                line.ran(since, self.now, before);
+                line.life = Life::Running(on, since.max(self.now));
+            }
+            self.beside.slow(other, slowed);
+        }
     }
 }
 

@@ -85,10 +85,11 @@ impl Weave {
             let first = old.stretches.partition_point(|s| s.to <= part.from);
             for s in old.stretches[first..].iter().take_while(|s| s.from < part.to) {
                 let (from, to) = (s.from.max(part.from), s.to.min(part.to));
-                line.stretches.push(Stretch { from, to, before: line.total });
-                line.total += to.saturating_sub(from);
+                line.stretches.push(Stretch { from, to, before: line.total, speed: s.speed });
+                let work = s.speed.work(to.saturating_sub(from));
+                line.total += work;
                 if let Some(open) = line.activations.last_mut() {
-                    open.demand += to.saturating_sub(from);
+                    open.demand += work;
                 }
             }
             until = part.to;
