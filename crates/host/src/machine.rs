@@ -80,7 +80,8 @@ fn topology(online: &CpuSet) -> Topology {
         if !online.contains(CpuId::from(cpu)) {
             let before =
                 places.last().copied().unwrap_or(CpuPlace { socket: 0, node: 0, llc: 0, core: 0 });
-            places.push(before);
+            // No thread of another core: which one is its own the system does not say.
+            places.push(CpuPlace { core: cores.number(&format!("of {cpu}")), ..before });
             continue;
         }
         let package = read(format!("{base}/topology/physical_package_id"));
@@ -305,6 +306,13 @@ mod tests {
         assert!(facts.topology.cpus() >= facts.online.count());
         assert!(!facts.kernel.is_empty());
         assert!(facts.memory_mib > 16);
+    }
+
+    #[test]
+    fn a_cpu_that_is_off_line_is_beside_no_other() {
+        let last = *machine().online.iter().collect::<Vec<_>>().last().expect("this runs");
+        let only = topology(&CpuSet::single(last));
+        assert_eq!(only.siblings(last), [], "{only:?}");
     }
 
     #[test]

@@ -94,6 +94,7 @@ impl LoggedCore {
     pub(crate) fn with(scheduler: Box<dyn Scheduler + Send>, options: &CoreOptions) -> LoggedCore {
         let world = World {
             roles: Default::default(),
+            partitions: Vec::new(),
             tasks: (0..options.tasks).map(|_| TaskView::default()).collect(),
             cpus: (0..options.cpus).map(|_| CpuView::new(Ns::ZERO)).collect(),
             groups: vec![GroupView::default()],

@@ -10,6 +10,7 @@ mod calls;
 mod foreign;
 mod memory;
 mod recorder;
+mod siblings;
 mod spread;
 mod switches;
 mod wakes;
@@ -139,7 +140,7 @@ impl ProbeSettings {
 type Probe = fn(&ProbeSettings) -> io::Result<Vec<f64>>;
 
 /// What is measured: name, what was timed, how.
-const PROBES: [(&str, &str, Probe); 33] = [
+const PROBES: [(&str, &str, Probe); 35] = [
     ("clock_read_ns", "one read of CLOCK_MONOTONIC (no system call)", calls::clock),
     ("cpu_clock_read_ns", "one read of a thread's CPU time (a system call)", calls::cpu_clock),
     ("syscall_ns", "a system call that does nothing (getppid)", calls::null),
@@ -246,6 +247,17 @@ const PROBES: [(&str, &str, Probe); 33] = [
         "lock_handoff_ns",
         "a contended test-and-set lock, taken by two CPUs in turn: one acquisition",
         memory::handoff,
+    ),
+    (
+        "loop_alone_ns",
+        "4000 steps of a loop in registers on a core whose other hardware threads are ours to \
+         leave idle",
+        siblings::alone,
+    ),
+    (
+        "loop_beside_ns",
+        "the same while another hardware thread of its core does the same",
+        siblings::beside,
     ),
 ];
 

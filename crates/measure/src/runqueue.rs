@@ -456,6 +456,7 @@ fn world(point: &Point) -> World {
     };
     World {
         roles: Default::default(),
+        partitions: Vec::new(),
         tasks: (0..point.tasks).map(task).collect(),
         cpus: (0..cpus).map(|_| CpuView::new(Ns::from_ms(10))).collect(),
         groups: vec![GroupView::default()],

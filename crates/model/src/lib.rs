@@ -41,6 +41,6 @@ pub use sched_ext::SchedExt;
 pub use time::{Ns, NsError};
 pub use topology::{CpuPlace, Topology};
 pub use workload::{
-    Bandwidth, ChannelSpec, GroupSpec, Handoff, SourceKind, SourceSpec, Start, TaskSpec, Workload,
-    WorkloadError,
+    Bandwidth, ChannelSpec, GroupSpec, Handoff, Partition, SourceKind, SourceSpec, Start, TaskSpec,
+    Workload, WorkloadError,
 };

@@ -75,10 +75,36 @@ pub struct GroupSpec {
     pub cap_percent: u32,
     /// The tasks of this group may run only here (cpuset).
     pub cpus: Option<CpuSet>,
-    /// Linux `cpuset.cpus.partition` is `isolated`: no other task runs on `cpus`, and the load
-    /// balancer leaves them alone.
+    /// Linux `cpuset.cpus.partition`.
     #[serde(default)]
-    pub isolated: bool,
+    pub partition: Partition,
+}
+
+/// Whether the CPUs of a control group are its own (Linux `cpuset.cpus.partition`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Partition {
+    /// Other tasks run there too.
+    #[default]
+    Member,
+    /// No other task runs there, and the load is balanced among them.
+    Root,
+    /// No other task runs there, and the load balancer leaves them alone.
+    Isolated,
+}
+
+impl Partition {
+    /// All, in the order in which texts name them.
+    pub const ALL: [Partition; 3] = [Partition::Member, Partition::Root, Partition::Isolated];
+
+    /// Returns the name that the kernel has for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Partition::Member => "member",
+            Partition::Root => "root",
+            Partition::Isolated => "isolated",
+        }
+    }
 }
 
 /// Linux CFS bandwidth control: at most `quota` of CPU time (over all CPUs) in each `period`.

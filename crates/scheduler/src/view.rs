@@ -26,6 +26,8 @@ pub struct World {
     pub tick_ns: Ns,
     /// CPUs that the boot line, or a cpuset partition, sets apart.
     pub roles: CpuRoles,
+    /// CPUs that cpuset partitions have to themselves, and among which the load is balanced.
+    pub partitions: Vec<CpuSet>,
 }
 
 impl World {

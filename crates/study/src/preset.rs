@@ -4,6 +4,7 @@
 use schedlab_model::Ns;
 use schedlab_model::text::nearest;
 use schedlab_sim::Costs;
+use schedlab_sim::machine::{FULL_SPEED, LEAST_SMT_YIELD};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -93,6 +94,14 @@ impl Preset {
         costs
     }
 
+    /// Returns at what part of its speed a hardware thread runs beside a busy one of its core, in
+    /// thousandths; `None`: it was not measured.
+    pub fn smt_yield(&self) -> Option<u16> {
+        let of = |name: &str| self.costs.get(name).copied().filter(|ns| *ns > 0.0);
+        let part = of("loop_alone_ns")? / of("loop_beside_ns")?;
+        Some((part * 1e3).round().clamp(f64::from(LEAST_SMT_YIELD), f64::from(FULL_SPEED)) as u16)
+    }
+
     /// Reads a file that `schedlab calibrate` wrote.
     ///
     /// # Errors
@@ -160,6 +169,15 @@ pub fn this_machine() -> Result<Preset, PresetError> {
 /// There is one that cannot be read: it is not passed over in silence.
 pub fn kept() -> Result<Option<Preset>, PresetError> {
     path().filter(|path| path.exists()).map(|path| Preset::read(&path)).transpose()
+}
+
+/// The speed of a hardware thread beside a busy one that comes with a cost preset: a calibration
+/// may have measured it.
+///
+/// # Errors
+/// As for [`costs`].
+pub fn smt_yield(name: &str) -> Result<Option<u16>, PresetError> {
+    if name == THIS_MACHINE { Ok(this_machine()?.smt_yield()) } else { Ok(None) }
 }
 
 /// The cost preset of any name, `this-machine` too.

@@ -66,9 +66,13 @@ fn partitions_are_a_variant_of_a_group() {
     // The two inside share CPU 2: no load is balanced there.
     let alone = (share(1, "inside"), share(1, "outside"));
     assert!((alone.0 - 1.0).abs() < 0.02 && (alone.1 - 2.0).abs() < 0.02, "{alone:?}");
+    // With partition=root it is.
+    let study = compare(&[&path, "--variant", "alone: /rt partition=root"]);
+    let share = |row, name| cell(&study, row, name, "share");
+    let alone = (share(1, "inside"), share(1, "outside"));
+    assert!((alone.0 - 2.0).abs() < 0.02 && (alone.1 - 2.0).abs() < 0.02, "{alone:?}");
     for (variant, part) in [
-        ("/rt partition=root", "is not modelled"),
-        ("/rt partition=off", "use member (the default) or isolated"),
+        ("/rt partition=off", "use member (the default), root"),
         ("machine nohz_full=0-3", "leaves no CPU for the kernel's own work"),
         ("machine isolcpus=0-3", "leaves no CPU"),
         ("machine isolcpus=9", "CPU 9 does not exist"),

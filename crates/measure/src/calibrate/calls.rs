@@ -71,12 +71,14 @@ pub(super) fn setattr_fifo(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
 }
 
 /// What the thread of a [`Helper`] does.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Does {
     /// Waits for the end.
     Sleeps,
     /// Spins.
     Spins,
+    /// Does this again and again.
+    Repeats(fn()),
 }
 
 /// A thread for others to be busy with. Ends on drop.
@@ -97,12 +99,14 @@ impl Helper {
             let ready = set_affinity(0, &CpuSet::single(cpu)).and_then(|()| become_policy(policy));
             let own = if ready.is_ok() { gettid().as_raw_nonzero().get() as u32 } else { u32::MAX };
             tid_in.store(own, Ordering::Release);
-            if does == Does::Sleeps {
+            let once = match does {
                 // An error ends the thread as well.
-                let _ = read(&*wake_in, &mut [0u8; 8]);
-            }
-            while does == Does::Spins && !stop_in.load(Ordering::Relaxed) {
-                spin_loop();
+                Does::Sleeps => return drop(read(&*wake_in, &mut [0u8; 8])),
+                Does::Spins => spin_loop,
+                Does::Repeats(work) => work,
+            };
+            while !stop_in.load(Ordering::Relaxed) {
+                once();
             }
         })?;
         let helper = Helper { tid, stop, wake, thread: Some(thread) };

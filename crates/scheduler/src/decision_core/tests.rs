@@ -89,6 +89,7 @@ fn core(scheduler: &Scripted, ticks: Ticks) -> DecisionCore<&Scripted> {
     };
     let world = World {
         roles: Default::default(),
+        partitions: Vec::new(),
         tasks: (0..3).map(task).collect(),
         cpus: (0..2).map(|_| CpuView::new(Ns::ZERO)).collect(),
         groups: vec![GroupView::default()],

@@ -98,6 +98,7 @@ pub(crate) fn build(
             timers += needs.global_timers;
             let world = World {
                 roles: Default::default(),
+                partitions: Vec::new(),
                 tasks: Vec::new(),
                 cpus: Vec::new(),
                 groups: Vec::new(),
@@ -196,6 +197,7 @@ impl Pool {
         let places = self.cpus.iter().map(|cpu| world.topology.places()[cpu.index()]);
         *self.world.borrow_mut() = World {
             roles: Default::default(),
+            partitions: Vec::new(),
             tasks: tasks.map(|(index, view)| self.view(view, is_its(index))).collect(),
             cpus: cpus.collect(),
             groups: world.groups.clone(),

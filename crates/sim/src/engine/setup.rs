@@ -21,8 +21,8 @@ use crate::{
     SourceMetrics, TaskMetrics,
 };
 use schedlab_model::{
-    CpuId, CpuRoles, CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec,
-    Workload, random,
+    CpuId, CpuRoles, CpuSet, EventSink, GroupId, GroupSpec, LockId, Ns, Op, Partition, SourceKind,
+    Start, TaskSpec, Workload, random,
 };
 use schedlab_scheduler::{CpuView, GroupView, Needs, Out, Rejection, Scheduler, TaskView, World};
 use std::collections::BinaryHeap;
@@ -158,6 +158,14 @@ fn admit(scheduler: &dyn Scheduler, workload: &Workload, world: &World) -> Resul
             world.roles.isolated
         )));
     }
+    if !scheduler.needs().isolation
+        && let Some(part) = world.partitions.first()
+    {
+        return Err(SimError::Machine(format!(
+            "CPUs {part} are a partition, which this scheduler does not balance for itself, or \
+             not where it runs behind agents; linux-2.6.24 and later do in the kernel"
+        )));
+    }
     if !scheduler.needs().nohz_full && !world.roles.nohz_full.is_empty() {
         return Err(SimError::Machine(format!(
             "CPUs {} are to run without ticks (nohz_full), which this scheduler does not know, or \
@@ -215,6 +223,7 @@ pub(crate) fn world(machine: &Machine, workload: &Workload) -> Result<World, Sim
     Ok(World {
         tasks: workload.tasks.iter().enumerate().map(view).collect::<Result<_, SimError>>()?,
         roles: CpuRoles { isolated, ..machine.roles },
+        partitions: partitions(workload, Partition::Root).collect(),
         cpus: machine.phases().into_iter().map(CpuView::new).collect(),
         groups,
         topology: machine.topology.clone(),
@@ -226,11 +235,15 @@ pub(crate) fn world(machine: &Machine, workload: &Workload) -> Result<World, Sim
 /// The CPUs that the balancer leaves alone: those of the machine, and those of partitions that are
 /// isolated.
 fn isolated(machine: &Machine, workload: &Workload) -> CpuSet {
-    let parts = workload.groups.iter().filter(|group| group.isolated);
-    let parts = parts.filter_map(|group| group.cpus);
-    parts
+    partitions(workload, Partition::Isolated)
         .fold(machine.roles.isolated, |all, part| all.or(&part))
         .and(&CpuSet::first(machine.topology.cpus()))
+}
+
+/// The CPUs of partitions of this kind.
+fn partitions(workload: &Workload, kind: Partition) -> impl Iterator<Item = CpuSet> + '_ {
+    let of_kind = move |group: &&GroupSpec| group.partition == kind;
+    workload.groups.iter().filter(of_kind).filter_map(|group| group.cpus)
 }
 
 /// Where a task may run; `None`: nowhere.
@@ -275,9 +288,8 @@ pub(super) fn within_groups(
         own.push(id.index());
         group = spec.parent;
     }
-    for (_, part) in
-        workload.groups.iter().enumerate().filter(|(i, g)| g.isolated && !own.contains(i))
-    {
+    let others = workload.groups.iter().enumerate().filter(|(i, _)| !own.contains(i));
+    for (_, part) in others.filter(|(_, group)| group.partition != Partition::Member) {
         affinity = part.cpus.map_or(affinity, |cpus| affinity.without(&cpus));
     }
     (affinity, cpuset)

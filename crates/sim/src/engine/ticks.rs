@@ -247,6 +247,7 @@ mod tests {
         (machine.hz, machine.costs.tick_ns) = (1_000_000, Ns(cost));
         let world = World {
             roles: Default::default(),
+            partitions: Vec::new(),
             tasks: Vec::new(),
             cpus: vec![CpuView::new(Ns(700))],
             groups: Vec::new(),

@@ -3,8 +3,8 @@
 
 use crate::common::scheduler;
 use schedlab_model::{
-    Bandwidth, CpuId, CpuRoles, CpuSet, EventKind, GroupId, GroupSpec, Ns, Policy, Program,
-    SchedEvent, TaskSpec, Topology, Workload,
+    Bandwidth, CpuId, CpuRoles, CpuSet, EventKind, GroupId, GroupSpec, Ns, Partition, Policy,
+    Program, SchedEvent, TaskSpec, Topology, Workload,
 };
 use schedlab_sim::{Costs, Machine, Outcome, RunOptions, SimError, run};
 
@@ -101,7 +101,7 @@ fn a_partition_has_its_cpus_to_itself() {
         name: "/rt".to_owned(),
         parent: Some(GroupId(0)),
         cpus: Some(cpus("2-3")),
-        isolated: true,
+        partition: Partition::Isolated,
         ..GroupSpec::default()
     };
     let root = GroupSpec { name: "/".to_owned(), ..GroupSpec::default() };
@@ -119,6 +119,38 @@ fn a_partition_has_its_cpus_to_itself() {
     workload.tasks[5].affinity = cpus("3");
     let refused = go("linux-6.12", &Machine::flat(4), &workload).unwrap_err().to_string();
     assert!(refused.contains("isolated CPUs (2-3) leave none"), "{refused}");
+}
+
+/// As above, but two tasks of the partition that begin on one CPU have one each.
+#[test]
+fn a_partition_that_is_balanced_has_its_load_on_all_its_cpus() {
+    let part = GroupSpec {
+        name: "/rt".to_owned(),
+        parent: Some(GroupId(0)),
+        cpus: Some(cpus("2-3")),
+        partition: Partition::Root,
+        ..GroupSpec::default()
+    };
+    let root = GroupSpec { name: "/".to_owned(), ..GroupSpec::default() };
+    let mut tasks = hogs("inside", 2, CpuSet::ALL, Policy::Other);
+    tasks.iter_mut().for_each(|task| {
+        task.group = GroupId(1);
+        task.began_on = Some(CpuId(2));
+    });
+    tasks.extend(hogs("outside", 4, CpuSet::ALL, Policy::Other));
+    let mut workload = Workload { groups: vec![root, part], tasks, ..Workload::default() };
+    let (outcome, events) = go("linux-6.12", &Machine::flat(4), &workload).unwrap();
+    for task in 0..6 {
+        let (there, share) = if task < 2 { (cpus("2-3"), 1.0) } else { (cpus("0-1"), 0.5) };
+        assert_eq!(used(&events, task).or(&there), there, "task {task}");
+        let got = outcome.metrics.tasks[task].cpu_ns.0 as f64 / 2e9;
+        assert!((got - share).abs() < 0.05, "task {task}: {got}");
+    }
+    let refused = go("rr", &Machine::flat(4), &workload).unwrap_err().to_string();
+    assert!(refused.contains("CPUs 2-3 are a partition"), "{refused}");
+    workload.tasks[5].affinity = cpus("3");
+    let refused = go("linux-6.12", &Machine::flat(4), &workload).unwrap_err().to_string();
+    assert!(refused.contains("leave none") || refused.contains("cpuset"), "{refused}");
 }
 
 /// SCHED_DEADLINE tasks must be allowed on all CPUs of their root domain: those that are not

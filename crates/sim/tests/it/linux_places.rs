@@ -5,7 +5,7 @@
 
 use schedlab_model::{
     Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, EventKind, GroupId, GroupSpec, Ns, Op,
-    Program, SchedEvent, Start, TaskId, TaskSpec, Topology, Workload,
+    Partition, Program, SchedEvent, Start, TaskId, TaskSpec, Topology, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
@@ -323,18 +323,21 @@ impl Boot {
                     self.compare_wakeups(kind, &[waker, busy, prevs], came)
                 }
                 ["fork", parent, busy, count] => self.compare_forks(parent, busy, count, came),
-                // CPUs that are balanced among themselves are not modelled.
+                ["partition", "none"] => {
+                    partition = None;
+                    continue;
+                }
                 ["partition", kind, cpus] => {
-                    partition = (kind == "isolated").then(|| GroupSpec {
+                    let found = Partition::ALL.into_iter().find(|of| of.name() == kind);
+                    partition = Some(GroupSpec {
                         name: "/p".to_owned(),
                         parent: Some(GroupId(0)),
                         cpus: Some(cpus.parse().unwrap()),
-                        isolated: true,
+                        partition: found.unwrap(),
                         ..GroupSpec::default()
                     });
                     continue;
                 }
-                ["spread", _, what] if what.contains(":p") && partition.is_none() => continue,
                 ["spread", seconds, what] => {
                     let group = partition.clone().filter(|_| what.contains(":p"));
                     self.compare_spread(seconds, what, group, came)

@@ -159,7 +159,7 @@ fn is_so(workload: &Workload, task: usize, setting: &TaskSetting) -> bool {
 fn has(group: &GroupSpec, setting: &GroupSetting) -> bool {
     match setting {
         GroupSetting::Cpus(cpus) => group.cpus == Some(*cpus),
-        GroupSetting::Partition(kind) => group.isolated == (kind == "isolated"),
+        GroupSetting::Partition(kind) => group.partition.name() == kind,
         GroupSetting::Max(bandwidth) => group.bandwidth == *bandwidth,
         GroupSetting::Shares(weight) | GroupSetting::Weight(weight) => {
             group.weight == Some(*weight)

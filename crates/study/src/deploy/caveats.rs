@@ -193,6 +193,11 @@ fn of_setting(setting: &Setting) -> Option<String> {
              two tasks on one of them have ticks as before."
                 .to_owned()
         }
+        Setting::Group(GroupSetting::Partition(kind)) if kind != "isolated" => {
+            "No other task runs on the CPUs of a partition, so its CPUs are taken from all others; \
+             the kernel refuses it where a sibling group has one of them."
+                .to_owned()
+        }
         Setting::Machine(MachineSetting::Cpus(Role::Isolated, _))
         | Setting::Group(GroupSetting::Partition(_)) => {
             "No load balancing on isolated CPUs: a fair thread stays where it is, and new ones \

@@ -2,7 +2,7 @@
 
 use super::document::{Item, ScenarioError, Section};
 use schedlab_model::text::scaled;
-use schedlab_model::{Bandwidth, CpuSet, GroupId, GroupSpec, Ns};
+use schedlab_model::{Bandwidth, CpuSet, GroupId, GroupSpec, Ns, Partition};
 
 pub(super) const KEYS: [&str; 8] =
     ["name", "cpu", "cpus", "partition", "cap", "weight", "autogroup", "vm"];
@@ -46,11 +46,11 @@ fn group(
         ..GroupSpec::default()
     };
     group.cpus = section.optional("cpus", |item| cpu_list(&item, cpus))?;
-    group.isolated = section
+    group.partition = section
         .optional("partition", |item| {
             partition(item.text()?, group.cpus).map_err(|message| item.error(message))
         })?
-        .unwrap_or(false);
+        .unwrap_or_default();
     group.cap_percent =
         section.optional("cap", |item| item.integer(0, 51_200))?.unwrap_or(0) as u32;
     // A session (setsid), which is a group only while the scheduler's sched_autogroup_enabled is
@@ -70,23 +70,21 @@ fn group(
     Ok(group)
 }
 
-/// `isolated` or `member` (cpuset.cpus.partition) of a group with these CPUs: whether they are
-/// isolated.
-pub(crate) fn partition(text: &str, cpus: Option<CpuSet>) -> Result<bool, String> {
-    match (text, cpus) {
-        ("member", _) => Ok(false),
-        ("isolated", Some(_)) => Ok(true),
-        ("isolated", None) => Err("partition = \"isolated\" needs `cpus`, which the group then \
-                                   has to itself, such as cpus = \"4-7\""
-            .to_owned()),
-        ("root", _) => {
-            Err("partition = \"root\" (CPUs that are balanced among themselves) is not \
-                            modelled; \"isolated\" and \"member\" are"
-                .to_owned())
-        }
-        (other, _) => {
-            Err(format!("there is no partition `{other}`: use member (the default) or isolated"))
-        }
+/// Reads a cpuset.cpus.partition of a group with these CPUs.
+pub(crate) fn partition(text: &str, cpus: Option<CpuSet>) -> Result<Partition, String> {
+    let known = Partition::ALL.into_iter().find(|kind| kind.name() == text);
+    match (known, cpus) {
+        (Some(Partition::Member), _) => Ok(Partition::Member),
+        (Some(kind), Some(_)) => Ok(kind),
+        (Some(kind), None) => Err(format!(
+            "partition = \"{}\" needs `cpus`, which the group then has to itself, such as cpus = \
+             \"4-7\"",
+            kind.name()
+        )),
+        (None, _) => Err(format!(
+            "there is no partition `{text}`: use member (the default), root (its CPUs are balanced \
+             among themselves) or isolated (not at all)"
+        )),
     }
 }
 

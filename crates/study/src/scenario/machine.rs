@@ -76,7 +76,10 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     };
     let roles = CpuRoles { isolated: role(Role::Isolated)?, nohz_full: role(Role::NohzFull)? };
     let kernel = kernel::read(&section)?;
-    let smt_yield = smt_yield.unwrap_or_else(|| SmtYield::of(&topology, FULL_SPEED));
+    let smt_yield = match smt_yield {
+        Some(given) => given,
+        None => SmtYield::of(&topology, calibrated(&section)?.unwrap_or(FULL_SPEED)),
+    };
     Ok(MachineSpec { topology, hz, ticks, costs, smt_yield, roles, kernel })
 }
 
@@ -197,6 +200,15 @@ fn smt_yield(item: &Item<'_>, topology: &Topology) -> Result<SmtYield, ScenarioE
     };
     let set = SmtYield::read(text).and_then(|speed| SmtYield::of(topology, speed).set(speed));
     set.map_err(|message| item.error(message))
+}
+
+/// What comes with the cost preset of a section.
+fn calibrated(section: &Section<'_>) -> Result<Option<u16>, ScenarioError> {
+    let of = |item: Item<'_>| {
+        let name = item.text()?;
+        crate::preset::smt_yield(name).map_err(|error| item.error(error.to_string()))
+    };
+    Ok(section.optional("costs", of)?.flatten())
 }
 
 /// The costs of a section: the preset of `costs = "NAME"`, and single ones of `cost = {...}` over

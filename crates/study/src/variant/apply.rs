@@ -341,7 +341,7 @@ impl Applied {
         match setting {
             GroupSetting::Cpus(cpus) => group.cpus = Some(*cpus),
             GroupSetting::Partition(text) => {
-                group.isolated = partition(text, group.cpus).map_err(|message| {
+                group.partition = partition(text, group.cpus).map_err(|message| {
                     VariantError::Value(format!("{target} partition={text}: {message}"))
                 })?;
             }

@@ -4,6 +4,7 @@
 
 use super::SCHEMA;
 use crate::variant::setting::{CAPS, CLIENTS, FACTORS, SLICES, WEIGHTS, XEN_WEIGHTS};
+use schedlab_model::Partition;
 use schedlab_scheduler::registry::{self, Entry, Family};
 use schedlab_scheduler::{Knob, KnobKind};
 use schedlab_sim::PreemptModel;
@@ -368,7 +369,7 @@ fn values_of(key: &str, cpus: usize) -> Values {
         "off" => Values::Present,
         "cpu.weight" => number(WEIGHTS, ""),
         "cpu.max" => Values::Limit { high_percent: 100 * cpus },
-        "partition" => words_of(vec!["member", "isolated"]),
+        "partition" => words_of(Partition::ALL.map(Partition::name).to_vec()),
         "weight" => number(XEN_WEIGHTS, ""),
         "cap" => number(CAPS, "%"),
         "guest" => Values::Scheduler,

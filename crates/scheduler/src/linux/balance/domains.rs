@@ -15,12 +15,14 @@
 //! | allowed NUMA imbalance | `imb_numa_nr`, 5.18+ | modelled: one eighth of a node with one LLC, else one a LLC | same |
 //! | fault: the level of nodes was not rebuilt after a CPU went and came | 3.19 | `defects.MISSING_DOMAINS`: there is no such level | `d3_12_missing_domains` |
 //! | isolated CPUs belong to no domain and share their cache with no CPU | `build_sched_domains` of `housekeeping_cpumask(HK_TYPE_DOMAIN)`; `partition_sched_domains` without a cpuset partition that is `isolated` | modelled | `isolated_cpus_have_no_domain` |
-//! | RT and deadline tasks are pushed and pulled among isolated CPUs, and among the others | `def_root_domain` | modelled: [`Domains::root_of`] | `real_time_tasks_spread_over_isolated_cpus` |
+//! | CPUs of a cpuset partition that is `root` have domains of their own, and so have the others | `generate_sched_domains`, `partition_sched_domains` | modelled | `a_partition_is_balanced_for_itself`, `oracles/places` |
+//! | RT and deadline tasks are pushed and pulled among isolated CPUs, among those of a partition, and among the others | `def_root_domain`, `build_sched_domains` | modelled: [`Domains::root_of`] | `real_time_tasks_spread_over_isolated_cpus` |
 //! | distances between nodes: several NUMA levels, overlapping groups | `sched_domains_numa_*` | omitted: all nodes are equally far | – |
 //! | clusters (shared L2) | 5.16+ | omitted | – |
 //! | CPUs of different capacity | `SD_ASYM_*` | omitted | – |
 //! | rebuilt when a CPU comes or goes | `partition_sched_domains` | simplified: spans stay as at the start, offline CPUs are passed over | `an_offline_cpu_leaves_every_domain`, `smp_tests` |
 
+use crate::World;
 use schedlab_model::{CpuId, CpuPlace, CpuSet, Ns, Topology};
 use std::ops::Range;
 
@@ -109,6 +111,33 @@ pub(in crate::linux) struct Link {
     pub(in crate::linux) local: usize,
 }
 
+/// What cuts a machine into parts that do not balance with each other.
+#[derive(Clone, Copy, Default)]
+pub(in crate::linux) struct Parts<'a> {
+    /// CPUs that are balanced with no other.
+    pub(in crate::linux) isolated: CpuSet,
+    /// Sets that are balanced for themselves.
+    pub(in crate::linux) partitions: &'a [CpuSet],
+}
+
+impl<'a> Parts<'a> {
+    /// Those of a machine.
+    pub(in crate::linux) fn of(world: &'a World) -> Parts<'a> {
+        Parts { isolated: world.roles.isolated, partitions: &world.partitions }
+    }
+
+    /// Returns the sets into which `balanced` is cut: first what is in no partition.
+    pub(in crate::linux) fn cut(self, balanced: &CpuSet) -> Vec<CpuSet> {
+        let mut parts = vec![*balanced];
+        for partition in self.partitions {
+            let own = partition.and(&parts[0]);
+            parts[0] = parts[0].without(&own);
+            parts.push(own);
+        }
+        parts
+    }
+}
+
 /// What CPUs of one span have in common.
 type Key = fn(&CpuPlace) -> u32;
 
@@ -130,6 +159,8 @@ pub(in crate::linux) struct Domains {
     pub(in crate::linux) online: CpuSet,
     /// Those of them that no domain has.
     isolated: CpuSet,
+    /// The sets into which the others are cut: domains reach no further. There is one at least.
+    parts: Vec<CpuSet>,
     /// By CPU: the CPUs of its node.
     pub(in crate::linux) nodes: Vec<CpuSet>,
 }
@@ -138,21 +169,21 @@ impl Domains {
     /// All domains of the CPUs `online` of `topology`.
     #[cfg(test)]
     pub(in crate::linux) fn build(topology: &Topology, online: &CpuSet) -> Domains {
-        Domains::up_to(topology, online, &CpuSet::EMPTY, Level::Numa)
+        Domains::up_to(topology, online, Parts::default(), Level::Numa)
     }
 
-    /// The domains of the CPUs `online` of `topology` but the `isolated` ones, up to the level
+    /// The domains of the CPUs `online` of `topology` but the isolated ones, up to the level
     /// `highest`.
     pub(in crate::linux) fn up_to(
         topology: &Topology,
         online: &CpuSet,
-        isolated: &CpuSet,
+        parts: Parts<'_>,
         highest: Level,
     ) -> Domains {
         let cpus = topology.cpus();
         let online = online.and(&CpuSet::first(cpus));
-        let isolated = isolated.and(&online);
-        let balanced = online.without(&isolated);
+        let isolated = parts.isolated.and(&online);
+        let parts = parts.cut(&online.without(&isolated));
         let mut domains = Domains {
             of_cpu: vec![Vec::new(); cpus],
             llc: vec![CpuSet::EMPTY; cpus],
@@ -160,21 +191,11 @@ impl Domains {
             smt: vec![CpuSet::EMPTY; cpus],
             online,
             isolated,
+            parts,
             nodes: (0..cpus).map(|cpu| topology.sharing(CpuId::from(cpu), |p| p.node)).collect(),
             ..Domains::default()
         };
-        for cpu in balanced.iter() {
-            let near = |key: Key| topology.sharing(cpu, key).and(&balanced);
-            domains.smt[cpu.index()] = near(|p| p.core);
-            domains.llc[cpu.index()] = near(|p| p.llc);
-        }
-        // An isolated CPU is behind a cache of its own, as far as placement asks.
-        let first = 1 + domains.llc_id.iter().max().map_or(0, |&llc| llc);
-        for (llc, cpu) in (first..).zip(isolated.iter()) {
-            domains.smt[cpu.index()] = CpuSet::single(cpu);
-            domains.llc[cpu.index()] = CpuSet::single(cpu);
-            domains.llc_id[cpu.index()] = llc;
-        }
+        domains.find_neighbours(topology);
         domains.has_smt = domains.smt.iter().any(|set| set.count() > 1);
         let levels: [(Level, Key); 4] = [
             (Level::Smt, |p| p.core),
@@ -190,6 +211,34 @@ impl Domains {
         domains
     }
 
+    /// Finds the threads of the core and the CPUs of the cache of each. An isolated CPU is behind a
+    /// cache of its own, as far as placement asks, and those of a partition are behind another one
+    /// than the rest of theirs.
+    fn find_neighbours(&mut self, topology: &Topology) {
+        let mut free = 1 + self.llc_id.iter().max().map_or(0, |&llc| llc);
+        let mut numbered = |own: bool, llc: u32| {
+            free += u32::from(own);
+            if own { free - 1 } else { llc }
+        };
+        for (number, part) in self.parts.iter().enumerate() {
+            for cpu in part.iter() {
+                let near = |key: Key| topology.sharing(cpu, key).and(part);
+                self.smt[cpu.index()] = near(|p| p.core);
+                let llc = near(|p| p.llc);
+                self.llc[cpu.index()] = llc;
+                // The first of a cache numbers it, the others follow.
+                let first = llc.lowest().unwrap_or(cpu);
+                let known = self.llc_id[first.index()];
+                self.llc_id[cpu.index()] = numbered(number > 0 && first == cpu, known);
+            }
+        }
+        for cpu in self.isolated.iter() {
+            self.smt[cpu.index()] = CpuSet::single(cpu);
+            self.llc[cpu.index()] = CpuSet::single(cpu);
+            self.llc_id[cpu.index()] = numbered(true, 0);
+        }
+    }
+
     /// Adds one level above the spans `below` (by CPU); gives the new spans.
     fn add_level(
         &mut self,
@@ -200,9 +249,10 @@ impl Domains {
     ) -> Vec<CpuSet> {
         let mut spans = below.to_vec();
         let mut seen = CpuSet::EMPTY;
-        let balanced = self.root_of_balanced();
-        for cpu in balanced.iter() {
-            let wider = topology.sharing(cpu, key).and(&balanced).or(&below[cpu.index()]);
+        let parts = self.parts.clone();
+        let each = parts.iter().flat_map(|part| part.iter().map(move |cpu| (part, cpu)));
+        for (part, cpu) in each {
+            let wider = topology.sharing(cpu, key).and(part).or(&below[cpu.index()]);
             spans[cpu.index()] = wider;
             if wider == below[cpu.index()] || seen.contains(cpu) {
                 continue;
@@ -278,19 +328,11 @@ impl Domains {
         self.of_cpu[cpu.index()].iter().map(|link| (&self.all[link.domain], *link))
     }
 
-    /// The online CPUs that are not isolated.
-    fn root_of_balanced(&self) -> CpuSet {
-        self.online.without(&self.isolated)
-    }
-
     /// The CPUs among which RT and deadline tasks of `cpu` are pushed and pulled: all isolated
-    /// ones, or all others (root domains).
+    /// ones, those of its partition, or all others (root domains).
     pub(in crate::linux) fn root_of(&self, cpu: CpuId) -> CpuSet {
-        match self.isolated.is_empty() {
-            true => self.online,
-            false if self.isolated.contains(cpu) => self.isolated,
-            false => self.root_of_balanced(),
-        }
+        let part = self.parts.iter().find(|part| part.contains(cpu));
+        part.copied().unwrap_or(self.isolated)
     }
 
     /// By last-level cache: how many CPUs are behind it.
@@ -385,7 +427,8 @@ mod tests {
     fn isolated_cpus_have_no_domain() {
         let topology = Topology::regular(1, 1, 4, 2);
         let isolated: CpuSet = "3-5".parse().unwrap();
-        let domains = Domains::up_to(&topology, &CpuSet::ALL, &isolated, Level::Numa);
+        let parts = Parts { isolated, partitions: &[] };
+        let domains = Domains::up_to(&topology, &CpuSet::ALL, parts, Level::Numa);
         assert!(isolated.iter().all(|cpu| domains.of_cpu[cpu.index()].is_empty()));
         assert_eq!(names(&domains, 6)[1], (Level::Mc, "0-2,6-7".to_owned(), 2));
         assert!(
@@ -394,6 +437,30 @@ mod tests {
         assert_eq!(domains.smt[2].to_string(), "2", "its sibling is isolated");
         assert_eq!(domains.root_of(CpuId(4)), isolated);
         assert_eq!(domains.root_of(CpuId(0)).to_string(), "0-2,6-7");
+    }
+
+    #[test]
+    fn a_partition_is_balanced_for_itself() {
+        // Two nodes of two caches of two cores; the partition has a half of the second node's
+        // first cache, and all of its second.
+        let topology = Topology::regular(2, 2, 2, 1);
+        let (partitions, isolated) = (["5-7".parse().unwrap()], CpuSet::EMPTY);
+        let parts = Parts { isolated, partitions: &partitions };
+        let domains = Domains::up_to(&topology, &CpuSet::ALL, parts, Level::Numa);
+        assert_eq!(
+            names(&domains, 6),
+            [(Level::Mc, "6-7".to_owned(), 0), (Level::Pkg, "5-7".to_owned(), 1)]
+        );
+        assert_eq!(names(&domains, 4), [(Level::Numa, "0-4".to_owned(), 1)]);
+        assert!(domains.share_cache(CpuId(6), CpuId(7)));
+        assert!(!domains.share_cache(CpuId(4), CpuId(5)), "each sees its own part of it");
+        assert_eq!(domains.llc[5].to_string(), "5");
+        assert_eq!(domains.root_of(CpuId(5)).to_string(), "5-7");
+        assert_eq!(domains.root_of(CpuId(4)).to_string(), "0-4");
+        let both = Parts { isolated: "7".parse().unwrap(), partitions: &partitions };
+        let domains = Domains::up_to(&topology, &CpuSet::ALL, both, Level::Numa);
+        assert_eq!(domains.root_of(CpuId(7)).to_string(), "7");
+        assert_eq!(domains.root_of(CpuId(6)).to_string(), "5-6");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the CPUs of one machine share: the CPU summary, the domains, and the times of their next
 //! balance. A machine with one CPU has none of it.
 
-use crate::linux::balance::domains::{self, Domain, Domains, Level};
+use crate::linux::balance::domains::{self, Domain, Domains, Level, Parts};
 use crate::linux::balance::packing::Estimates;
 use crate::linux::balance::placement::{Placement, WakerFacts, Wakeup};
 use crate::linux::core::cpu_summary::{CpuSummary, Facts, SharedSet, Turn};
@@ -58,7 +58,7 @@ impl Smp {
     pub(in crate::linux) fn new(cx: &Cx<'_>, t: &Tunables) -> Smp {
         let topology = &cx.world.topology;
         let highest = if t.smp.missing_domains { Level::Pkg } else { Level::Numa };
-        let domains = Domains::up_to(topology, &CpuSet::ALL, &cx.world.roles.isolated, highest);
+        let domains = Domains::up_to(topology, &CpuSet::ALL, Parts::of(cx.world), highest);
         let times = |value: u64| (0..topology.cpus()).map(|_| AtomicU64::new(value)).collect();
         let flags = |d: &Domain| d.groups.iter().map(|_| AtomicBool::new(false)).collect();
         let online = SharedSet::first(0);

@@ -63,6 +63,7 @@ mod tests {
         ) {
             let world = World {
                 roles: Default::default(),
+                partitions: Vec::new(),
                 tasks: Vec::new(),
                 cpus: phases.iter().map(|phase| CpuView::new(Ns(*phase))).collect(),
                 groups: vec![GroupView::default()],

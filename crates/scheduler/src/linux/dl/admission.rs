@@ -1,6 +1,7 @@
 //! Who may be a deadline task at all: parameters, affinity, and the sum of what is reserved.
 
 use super::cbs::{BW_SHIFT, ratio};
+use crate::linux::balance::domains::Parts;
 use crate::linux::tunables::Tunables;
 use crate::{GroupView, Rejection, World};
 use schedlab_model::{Ns, Policy, TaskId};
@@ -62,14 +63,15 @@ pub(in crate::linux) fn rejects(t: &Tunables, world: &World) -> Option<Rejection
         );
     }
     let most = most(t)?;
-    // Isolated CPUs are a root domain of their own (def_root_domain).
-    let roots = [world.all_cpus().without(&world.roles.isolated), world.roles.isolated];
-    let mut reserved = [(0, 0u32); 2];
+    // Isolated CPUs are a root domain of their own (def_root_domain), and so is each partition.
+    let mut roots = Parts::of(world).cut(&world.all_cpus().without(&world.roles.isolated));
+    roots.push(world.roles.isolated);
+    let mut reserved = vec![(0, 0u32); roots.len()];
     for (index, task) in world.tasks.iter().enumerate() {
         let Policy::Deadline { runtime, period, .. } = task.policy else { continue };
-        let here = usize::from(world.roles.isolated.contains(task.last_cpu()));
+        let here = roots.iter().position(|root| root.contains(task.last_cpu())).unwrap_or(0);
         if roots[here].and(&task.affinity) != roots[here] {
-            let every = match world.roles.isolated.is_empty() {
+            let every = match roots[here] == world.all_cpus() {
                 true => "every CPU".to_owned(),
                 false => format!("all of CPUs {}", roots[here]),
             };

@@ -73,6 +73,7 @@ impl Driver {
         });
         let world = World {
             roles: Default::default(),
+            partitions: Vec::new(),
             tasks: views.collect(),
             cpus: (0..cpus).map(|_| CpuView::new(tick_ns)).collect(),
             groups: vec![crate::GroupView::default()],

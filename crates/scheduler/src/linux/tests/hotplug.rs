@@ -23,6 +23,7 @@ impl Calls {
         };
         let world = World {
             roles: Default::default(),
+            partitions: Vec::new(),
             tasks: (0..tasks).map(|_| view()).collect(),
             cpus: (0..cpus).map(|_| CpuView::new(Ns::from_ms(4))).collect(),
             groups: vec![GroupView::default()],

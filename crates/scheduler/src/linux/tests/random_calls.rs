@@ -90,6 +90,7 @@ impl<F: FairRules> Chaos<F> {
     ) -> Chaos<F> {
         let world = World {
             roles: Default::default(),
+            partitions: Vec::new(),
             tasks: (0..tasks)
                 .map(|i| {
                     let mut view = TaskView::default();

@@ -25,6 +25,7 @@ impl Bench {
         let t = Tunables::new(version, 1, &knobs);
         let world = World {
             roles: Default::default(),
+            partitions: Vec::new(),
             tasks: Vec::new(),
             cpus: vec![CpuView::new(Ns::MAX)],
             groups: vec![GroupView::default()],
