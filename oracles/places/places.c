@@ -1,6 +1,7 @@
 /* /init of an initramfs: where a real kernel puts tasks. Reads /scenes, one scene a line, plays each, and prints what came.
  *   wake KIND WAKER BUSY PREV,...       KIND futex (the waker goes on) or pipe (it sleeps): where each sleeper runs after its wakeup
  *   fork PARENT BUSY COUNT              where each child of a parent that goes on runs first
+ *   exec FROM BUSY COUNT                where each of some tasks that ran on FROM, and may run everywhere, runs first as another program
  *   spread SECONDS COUNT:BEGIN:ALLOWED[:GROUP];...   CPU-bound tasks from a placement: how they are spread, and their CPU time
  * BUSY: CPUs with a CPU-bound task that is pinned there, or - for none. GROUP p: in a control group with `cpuset` PARTITION, below.
  *   partition KIND CPUS                 makes the group p a partition of these CPUs (root, isolated, member; none: takes it away) */
@@ -123,6 +124,36 @@ static void forks(int parent, char *busies, int n) {
     told(n);
 }
 
+static void execs(int from, char *busies, int n) {
+    int fds[2], got[2]; pid_t pid[MOST];
+    busy(busies);
+    if (pipe(fds)) perror("pipe");
+    only(from);
+    for (int i = 0; i < n; i++)
+        if ((pid[i] = fork()) == 0) {
+            char number[16], fd[16];
+            sprintf(number, "%d", i); sprintf(fd, "%d", fds[1]);
+            __atomic_fetch_add(&sh->ready, 1, __ATOMIC_SEQ_CST);
+            while (!sh->word[i]) syscall(SYS_futex, &sh->word[i], FUTEX_WAIT, 0, 0, 0, 0);
+            may(0, set_of("all"));
+            execl("/proc/self/exe", "told", number, fd, (char *)0);
+            _exit(1);
+        }
+    only(cpus - 1);
+    while (sh->ready < n) usleep(5000);
+    usleep(100000);
+    for (int i = 0; i < n; i++) {
+        sh->word[i] = 1;
+        syscall(SYS_futex, &sh->word[i], FUTEX_WAKE, 1, 0, 0, 0);
+        if (read(fds[0], got, sizeof got) == sizeof got) sh->chosen[got[0]] = got[1];
+        usleep(4000);
+    }
+    for (int i = 0; i < n; i++) kill(pid[i], SIGKILL);
+    end();
+    close(fds[0]), close(fds[1]);
+    told(n);
+}
+
 static void hog(int i, double secs) {
     double next = sh->begin; int n = 0;
     for (;;) {
@@ -193,7 +224,12 @@ static void show(const char *p) {
     if (f >= 0) close(f);
     b[n > 0 ? n : 0] = 0; printf("%s %s%s", p, b, n > 0 ? "" : "\n");
 }
-int main(void) {
+int main(int count, char **words) {
+    if (count == 3 && !strcmp(words[0], "told")) {
+        int told[2] = { atoi(words[1]), sched_getcpu() };
+        if (write(atoi(words[2]), told, sizeof told) < 0) return 1;
+        for (;;) work();
+    }
     mount("proc", "/proc", "proc", 0, 0); mount("sys", "/sys", "sysfs", 0, 0);
     mount("debugfs", "/sys/kernel/debug", "debugfs", 0, 0);
     setvbuf(stdout, 0, _IONBF, 0);
@@ -218,6 +254,7 @@ int main(void) {
         printf("%s =", line);
         if (sscanf(line, "wake %63s %d %63s %511s", a, &x, b, c) == 4) wake(a, x, b, c);
         else if (sscanf(line, "fork %d %63s %63s", &x, b, c) == 3) forks(x, b, atoi(c));
+        else if (sscanf(line, "exec %d %63s %63s", &x, b, c) == 3) execs(x, b, atoi(c));
         else if (sscanf(line, "spread %63s %511s", a, c) == 2) spread(atof(a), c);
         else if (sscanf(line, "partition %63s %63s", a, b) == 2) {
             put("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset");

@@ -111,6 +111,9 @@ pub enum Op {
         /// The last one; not before the first.
         last: CpuId,
     },
+    /// `execve`: the task becomes another program. The scheduler may move it first, since it leaves
+    /// nothing behind in its CPU's caches.
+    Exec,
     /// Starts the task (its [`Start`](crate::Start) must be `Spawned`); no effect when it already
     /// lives.
     Spawn(TaskId),

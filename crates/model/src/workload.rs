@@ -428,7 +428,7 @@ impl Program {
             | Op::Done(_)
             | Op::Repeat { .. } => false,
             Op::Yield | Op::CondResched | Op::SkipMissed { .. } | Op::SleepUntil(_) => false,
-            Op::SetNice(_) | Op::SetCpus { .. } => false,
+            Op::SetNice(_) | Op::SetCpus { .. } | Op::Exec => false,
             _ => true,
         })
     }

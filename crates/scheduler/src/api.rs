@@ -300,6 +300,8 @@ pub enum Change {
     /// ([`Needs::user_returns`]), from drivers that know it. A [`Cmd::Resched`] of its CPU is
     /// carried out before user code runs.
     ReturnsToUser(TaskId),
+    /// The running task becomes another program (`execve`).
+    Executes(TaskId),
     /// Affinity (hard or soft).
     Affinity(TaskId),
     /// Policy, nice value or custom slice.

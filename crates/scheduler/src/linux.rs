@@ -445,6 +445,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     fn changed(&self, cx: &Cx<'_>, change: Change) {
         match change {
             Change::Created { task, parent } => self.create(cx, task, parent),
+            Change::Executes(task) => self.executes(cx, task),
             Change::Affinity(task) => self.evict(cx, task),
             Change::Attributes(task) | Change::Regrouped { task, .. } => self.redescribe(cx, task),
             Change::Group(group) => self.group_changed(cx, group),

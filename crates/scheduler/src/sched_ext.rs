@@ -331,7 +331,8 @@ impl Scheduler for SchedExt {
                 }
                 Ok(())
             }
-            Change::Released(_) | Change::ReturnsToUser(_) => Ok(()),
+            // `select_task_rq_scx` leaves a task that executes where it is.
+            Change::Released(_) | Change::ReturnsToUser(_) | Change::Executes(_) => Ok(()),
         });
     }
 

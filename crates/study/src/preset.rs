@@ -4,7 +4,7 @@
 use schedlab_model::Ns;
 use schedlab_model::text::nearest;
 use schedlab_sim::Costs;
-use schedlab_sim::machine::{FULL_SPEED, LEAST_SMT_YIELD};
+use schedlab_sim::{FULL_SPEED, LEAST_SMT_YIELD};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

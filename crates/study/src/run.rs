@@ -18,6 +18,7 @@ use schedlab_scheduler::Scheduler;
 use schedlab_sim::{Machine, Outcome, RunOptions, SimError, Stop, WaitsFor};
 use schedlab_trace::analysis::Summary;
 use schedlab_trace::analysis::messages::RequestTimes;
+use schedlab_trace::siblings::BesideTimes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -82,6 +83,8 @@ pub(crate) struct Run {
     pub(crate) observed: Option<Box<Observer>>,
     /// What the tasks had window by window, where that was asked for.
     pub(crate) course: Option<Box<Course>>,
+    /// How long its tasks ran beside busy threads of their cores, where cores have several.
+    pub(crate) beside: Option<Box<BesideTimes>>,
 }
 
 impl RowPlan {
@@ -206,7 +209,10 @@ impl Bench<'_> {
         let summary = summary.of_vcpus(&plan.vcpus);
         let requests = self.requests.cloned();
         let watch = watched.then(|| Watch::new(&plan.vcpus, cpus, self.duration, requests.clone()));
-        let mut summary = Observed { summary, requests, watch };
+        let siblings = self.as_recording.is_some() && machine.topology.has_siblings();
+        let tasks = plan.workload.tasks.len();
+        let beside = siblings.then(|| BesideTimes::new(&machine.topology, tasks));
+        let mut summary = Observed { summary, requests, watch, beside };
         let first = self.seeds.first() == Some(&seed);
         let keep = self.keep.filter(|_| first);
         let mut observed = keep.map(|keep| match plan.vms.is_empty() {
@@ -225,7 +231,7 @@ impl Bench<'_> {
             (false, Some(observer)) => plan.run(&machine, &*scheduler, &options, observer),
             (false, None) => plan.run(&machine, &*scheduler, &options, &mut ()),
         }?;
-        let Observed { mut summary, requests, watch } = summary;
+        let Observed { mut summary, requests, watch, beside } = summary;
         let measured = match self.as_recording {
             Some(single) => {
                 summary.finish(self.duration);
@@ -245,6 +251,7 @@ impl Bench<'_> {
             notes: stuck(&outcome, &plan.workload, self.duration),
             observed,
             course: watch.map(|watch| Box::new(watch.finish())),
+            beside: beside.map(Box::new),
         })
     }
 }
@@ -271,11 +278,15 @@ struct Observed {
     summary: Summary,
     requests: Option<RequestTimes>,
     watch: Option<Watch>,
+    beside: Option<BesideTimes>,
 }
 
 impl EventSink for Observed {
     fn event(&mut self, event: &SchedEvent) {
         self.summary.event(event);
+        if let Some(beside) = &mut self.beside {
+            beside.event(event);
+        }
         if let Some(watch) = &mut self.watch {
             watch.event(event);
         }

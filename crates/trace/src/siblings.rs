@@ -19,7 +19,7 @@
 
 use crate::{Capability, Header, Recording};
 use schedlab_model::{
-    CpuId, EventKind, Fact, FactKind, Ns, PrevState, SchedEvent, TaskId, Topology, Waker,
+    CpuId, EventKind, EventSink, Fact, FactKind, Ns, PrevState, SchedEvent, TaskId, Topology, Waker,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -139,6 +139,60 @@ const COUNTED: u8 = 15;
 /// What is not shown of the speed: two threads of a core that had less than half of its speed
 /// each would do less than one.
 pub const UNSHOWN: f64 = 0.5;
+/// How long each task ran beside an idle thread of its core, and beside a busy one.
+#[derive(Clone, Debug)]
+pub struct BesideTimes {
+    beside: Beside,
+    /// By CPU: who runs there, and since when.
+    current: Vec<Option<(TaskId, Ns)>>,
+    times: Vec<[Ns; 2]>,
+}
+
+impl BesideTimes {
+    /// Returns what watches so many tasks.
+    pub fn new(topology: &Topology, tasks: usize) -> BesideTimes {
+        BesideTimes {
+            beside: Beside::watching(topology),
+            current: vec![None; topology.cpus()],
+            times: vec![[Ns::ZERO; 2]; tasks],
+        }
+    }
+
+    /// Returns which part of their time some tasks ran beside a busy thread; `None`: they did not
+    /// run.
+    pub fn part(&self, tasks: impl Iterator<Item = usize>) -> Option<f64> {
+        let of = |sum: [u64; 2], task: usize| {
+            let [idle, busy] = self.times[task];
+            [sum[0] + idle.0, sum[1] + busy.0]
+        };
+        let [idle, busy] = tasks.fold([0, 0], of);
+        (idle + busy > 0).then(|| busy as f64 / (idle + busy) as f64)
+    }
+
+    fn charge(&mut self, now: Ns, cpu: CpuId) {
+        if let Some((task, since)) = &mut self.current[cpu.index()] {
+            let part = usize::from(self.beside.is_slowed(cpu));
+            self.times[task.index()][part] += now.saturating_sub(*since);
+            *since = now;
+        }
+    }
+}
+
+impl EventSink for BesideTimes {
+    fn event(&mut self, event: &SchedEvent) {
+        let EventKind::Switch { next, .. } = event.kind else { return };
+        self.charge(event.at, event.cpu);
+        self.current[event.cpu.index()] = next.map(|task| (task, event.at));
+        for (other, slowed) in self.beside.set(event.cpu, next.is_some()) {
+            self.charge(event.at, other);
+            self.beside.slow(other, slowed);
+        }
+    }
+}
+
+/// A set of equal activations with fewer of one beginning says nothing: of so few not even their own
+/// spread is known. Chosen: two standard errors of so many are 2.3 by Student's distribution.
+const FEW: f64 = 10.0;
 /// Activations that began beside an idle and beside a busy sibling, of one task, below which its
 /// own estimate says nothing of how tasks differ. Chosen: the standard error of a mean is itself
 /// known to a tenth then.
@@ -162,7 +216,7 @@ impl SiblingSpeed {
     pub fn error(&self) -> f64 {
         match self.speed() {
             Speed::FULL => (1.0 - (self.speed - self.error)).clamp(0.0, UNSHOWN),
-            shown => self.error / (f64::from(shown.permille()) / f64::from(FULL)),
+            shown => (self.error / (f64::from(shown.permille()) / f64::from(FULL))).min(UNSHOWN),
         }
     }
 
@@ -434,7 +488,7 @@ fn variance<'a>(sets: impl Iterator<Item = &'a Parts>, speed: f64) -> f64 {
 }
 
 fn speed(equal: &BTreeMap<(TaskId, Deeds), Parts>) -> Option<SiblingSpeed> {
-    let both = |parts: &&Parts| parts.iter().all(|sums| sums.count >= 2.0);
+    let both = |parts: &&Parts| parts.iter().all(|sums| sums.count >= FEW);
     let ratio = Ratio::of(equal.values().filter(both));
     if ratio.below <= 0.0 {
         return None;

@@ -202,6 +202,7 @@ impl<'a> Driver<'a> {
         let next_tick = shift(record.first_tick, offsets.tick);
         let world = World {
             roles: Default::default(),
+            partitions: Vec::new(),
             tasks: views.collect(),
             cpus: vec![CpuView::new(next_tick)],
             groups: vec![GroupView::default()],

@@ -3,7 +3,7 @@
 use schedlab_host::{
     Backend, FactSource, GroupFacts, MachineFacts, RecordStart, RecordingCapabilities, TaskFacts,
 };
-use schedlab_model::GroupSpec;
+use schedlab_model::{GroupSpec, Partition};
 use schedlab_trace::{Capabilities, Capability, GroupInfo, Header, TaskInfo};
 use std::collections::BTreeMap;
 
@@ -90,7 +90,7 @@ pub(crate) fn task_info(task: &TaskFacts) -> TaskInfo {
 
 pub(crate) fn group_info(group: &GroupFacts) -> GroupInfo {
     let spec = GroupSpec {
-        isolated: false,
+        partition: Partition::Member,
         name: schedlab_model::text::shown(&group.path).into_owned(),
         parent: group.parent,
         weight: group.weight,

@@ -100,8 +100,11 @@ impl Helper {
             let own = if ready.is_ok() { gettid().as_raw_nonzero().get() as u32 } else { u32::MAX };
             tid_in.store(own, Ordering::Release);
             let once = match does {
-                // An error ends the thread as well.
-                Does::Sleeps => return drop(read(&*wake_in, &mut [0u8; 8])),
+                Does::Sleeps => {
+                    // An error ends the thread as well.
+                    let _ = read(&*wake_in, &mut [0u8; 8]);
+                    return;
+                }
                 Does::Spins => spin_loop,
                 Does::Repeats(work) => work,
             };

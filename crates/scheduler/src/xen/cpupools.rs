@@ -370,6 +370,7 @@ impl Scheduler for CpuPools {
             }
             Change::Released(task)
             | Change::ReturnsToUser(task)
+            | Change::Executes(task)
             | Change::Affinity(task)
             | Change::Attributes(task)
             | Change::Regrouped { task, .. } => {

@@ -1,4 +1,4 @@
-//! A task changes its own nice value, or the CPUs on which it may run.
+//! A task changes its own nice value, the CPUs on which it may run, or its program.
 
 use super::program::Flow;
 use super::setup::within_groups;
@@ -35,6 +35,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.input.scheduler.changed(&self.cx(cpu), change);
             self.after_call(cpu, Cause::Other)?;
         }
+        Ok(self.after_own_call(cpu))
+    }
+
+    /// `execve` by `t`, which runs on `cpu`: the scheduler may ask for it to be taken off first.
+    pub(super) fn exec(&mut self, cpu: usize, t: usize) -> Step<Flow> {
+        self.begin_change(t);
+        let change = Change::Executes(TaskId::from(t));
+        self.input.scheduler.changed(&self.cx(cpu), change);
+        self.after_call(cpu, Cause::Other)?;
         Ok(self.after_own_call(cpu))
     }
 

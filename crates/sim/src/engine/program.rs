@@ -182,6 +182,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(if op == Op::Yield { Flow::Yield } else { Flow::Next })
             }
             Op::SetNice(nice) => self.set_nice(cpu, t, nice),
+            Op::Exec => self.exec(cpu, t),
             Op::SetCpus { .. } => self.set_cpus(cpu, t, op.cpus().unwrap_or_default()),
             Op::Spawn(child) => {
                 task.pc += 1;

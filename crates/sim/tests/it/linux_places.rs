@@ -5,7 +5,7 @@
 
 use schedlab_model::{
     Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, EventKind, GroupId, GroupSpec, Ns, Op,
-    Partition, Program, SchedEvent, Start, TaskId, TaskSpec, Topology, Workload,
+    Partition, Program, SchedEvent, Start, TaskId, TaskSpec, Topology, Waker, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
@@ -33,8 +33,13 @@ impl Boot {
     fn read(path: &Path) -> Boot {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let (kernel, sizes) = name.split_once('-').unwrap();
-        let sizes: Vec<usize> = sizes.split('x').map(|size| size.parse().unwrap()).collect();
+        let mut sizes: Vec<usize> = sizes.split('x').map(|size| size.parse().unwrap()).collect();
         let text = std::fs::read_to_string(path).unwrap();
+        // 6.1 sees no threads of a core in QEMU: each is a core there.
+        let siblings = text.lines().find(|line| line.contains("thread_siblings_list")).unwrap();
+        if set(siblings.rsplit(' ').next().unwrap()).count() == 1 {
+            sizes = vec![sizes[0], sizes[1], sizes[2] * sizes[3], 1];
+        }
         let scene = |line: &str| {
             let (asked, came) = line.split_once(" =")?;
             Some((asked.to_owned(), came.trim().to_owned()))
@@ -104,6 +109,37 @@ impl Boot {
         let time = SETTLE + Ns::from_ms(12 * (count as u64 + 2));
         let (_, events) = self.simulate(&workload, &RunOptions::for_time(time));
         (0..count).map(|child| first_after(&events, TaskId::from(child), Ns::ZERO)).collect()
+    }
+
+    /// Where each of `count` tasks on `from` runs first as another program: 4 ms after the one
+    /// before it does.
+    fn exec(&self, from: u32, busy: &str, count: usize) -> Vec<u32> {
+        let last = CpuId(self.topology.cpus() as u32 - 1);
+        let (channel, done) = (ChannelId::from, ChannelId::from(count));
+        let runs = Op::Run(fixed(Ns::from_us(100)));
+        let confined = Op::SetCpus { first: CpuId(from), last: CpuId(from) };
+        let free = Op::SetCpus { first: CpuId(0), last };
+        let told = Op::Send { channel: done, count: 1 };
+        let then = Op::Run(fixed(Ns::from_s(1)));
+        let mut tasks: Vec<TaskSpec> = (0..count)
+            .map(|k| {
+                let ops =
+                    [confined, Op::Receive(channel(k)), runs, free, Op::Exec, runs, told, then];
+                let began_on = Some(CpuId(from));
+                TaskSpec { began_on, ..TaskSpec::new("program", Program::once(ops)) }
+            })
+            .collect();
+        tasks.extend(hogs(&set(busy)));
+        let mut ops = vec![Op::Sleep(fixed(SETTLE))];
+        for k in 0..count {
+            let begin = Op::Send { channel: channel(k), count: 1 };
+            ops.extend([begin, Op::Receive(done), Op::Sleep(fixed(Ns::from_ms(4)))]);
+        }
+        tasks.push(pinned(last.0, TaskSpec::new("init", Program::once(ops))));
+        let channels = vec![ChannelSpec::default(); count + 1];
+        let workload = Workload { tasks, channels, ..Workload::default() };
+        let (_, events) = self.simulate(&workload, &RunOptions::for_time(Ns::from_s(1)));
+        (0..count).map(|k| when_told(&events, TaskId::from(k))).collect()
     }
 
     /// CPU time of each task in the second half of the time, and where each is at its end.
@@ -176,6 +212,12 @@ fn first_after(events: &[SchedEvent], task: TaskId, since: Ns) -> u32 {
             && matches!(event.kind, EventKind::Switch { next: Some(next), .. } if next == task)
     };
     events.iter().find(runs).map_or(u32::MAX, |event| event.cpu.0)
+}
+
+/// The CPU on which a task wakes another one.
+fn when_told(events: &[SchedEvent], task: TaskId) -> u32 {
+    let wakes = |event: &&SchedEvent| matches!(event.kind, EventKind::Wake { waker: Waker::Task(by), .. } if by == task);
+    events.iter().find(wakes).map_or(u32::MAX, |event| event.cpu.0)
 }
 
 /// The CPU that most of the wakeups of each sleeper led to, if there is one.
@@ -275,6 +317,21 @@ impl Boot {
         Compared { told, good: usize::from(good), all: 1 }
     }
 
+    fn compare_execs(&self, from: &str, busy: &str, count: &str, came: &str) -> Compared {
+        let from = from.parse().unwrap();
+        let got = self.exec(from, busy, count.parse().unwrap());
+        let [kernel, simulated] = [&numbers(came), &got].map(|cpus| {
+            let mut kinds = kinds(&self.topology, from, busy, cpus);
+            // How many stay.
+            kinds[4] = cpus.iter().filter(|cpu| **cpu == from).count();
+            kinds
+        });
+        let off = kernel.iter().zip(simulated).map(|(a, b)| a.abs_diff(b));
+        let good = off.zip([2, 2, 2, 2, 2]).all(|(off, allowed)| off <= allowed);
+        let told = format!("{kernel:?} {came} | {simulated:?} {got:?}");
+        Compared { told, good: usize::from(good), all: 1 }
+    }
+
     /// The CPUs that the tasks of each part had within the second half, and how many of its tasks
     /// are on the first node at the end.
     fn compare_spread(
@@ -323,6 +380,7 @@ impl Boot {
                     self.compare_wakeups(kind, &[waker, busy, prevs], came)
                 }
                 ["fork", parent, busy, count] => self.compare_forks(parent, busy, count, came),
+                ["exec", from, busy, count] => self.compare_execs(from, busy, count, came),
                 ["partition", "none"] => {
                     partition = None;
                     continue;

@@ -12,6 +12,10 @@
 //! Tasks without end, where tasks move between CPUs: they have what the others leave, and are as
 //! uncertain as those are.
 //!
+//! Where hardware threads share cores, rows in which tasks run beside a busy one more or less than
+//! they did: how fast a thread is there is known as well as the recording shows it
+//! ([`schedlab_trace::siblings`]).
+//!
 //! Rows in which a task waits that never did in the recording. Of a task that hardly ever slept the
 //! recording shows that what it waits for was there whenever it looked, and not how much of it: a
 //! client may have eight connections with a reply in each. As long as a row leaves it like that,
@@ -126,7 +130,10 @@ impl RowErrors {
         }
         for row in 1..plans.len() {
             let known = own.get(&row).unwrap_or(&common);
-            if let Some(changed) = with_costs(input, known, &runs[0], &runs[row]) {
+            let changed = with_costs(input, known, &runs[0], &runs[row]);
+            let known = changed.as_ref().unwrap_or(known);
+            let beside = with_siblings(input, known, &runs[0], &runs[row]);
+            if let Some(changed) = beside.or(changed) {
                 own.insert(row, changed);
             }
         }
@@ -189,6 +196,38 @@ fn with_costs(input: &RecordedInput, known: &Errors, base: &[Run], row: &[Run]) 
         let costs = costs.get(name.as_str()).copied().unwrap_or_default();
         let costs = costs * COSTS_OF_MESSAGES.value;
         ((name.clone(), *metric), MethodError { costs, ..*error })
+    };
+    Some(known.iter().map(with).collect())
+}
+
+/// Returns the errors of a row with what is not known of the speed beside a busy thread; `None`: no
+/// core has two.
+fn with_siblings(
+    input: &RecordedInput,
+    known: &Errors,
+    base: &[Run],
+    row: &[Run],
+) -> Option<Errors> {
+    let unknown = input.error_of_siblings()?;
+    let part = |runs: &[Run], class: &str| {
+        let tasks = || (0..input.classes.len()).filter(|task| input.classes[*task] == class);
+        let of = |run: &Run| run.beside.as_ref()?.part(tasks());
+        let all: Vec<f64> = runs.iter().filter_map(of).collect();
+        (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+    };
+    let changes = |class: &str| Some((part(row, class)? - part(base, class)?).abs());
+    let classes: BTreeSet<&str> = input.classes.iter().map(String::as_str).collect();
+    let changes: BTreeMap<&str, f64> =
+        classes.into_iter().filter_map(|class| Some((class, changes(class)?))).collect();
+    // Requests, and what a client counts of them, are as far off as those who work for them.
+    let hogs = &input.replay.report.hogs;
+    let endless = |class: &str| hogs.iter().any(|hog| input.classes[hog.index()] == class);
+    let works = changes.iter().filter(|(class, _)| !endless(class));
+    let most = works.map(|(_, change)| *change).fold(0.0, f64::max);
+    let with = |((name, metric), error): (&(String, Metric), &MethodError)| {
+        let change = changes.get(name.as_str()).copied().unwrap_or(most);
+        let drift = error.drift.hypot(unknown * change);
+        ((name.clone(), *metric), MethodError { drift, ..*error })
     };
     Some(known.iter().map(with).collect())
 }

@@ -327,8 +327,7 @@ fn apart_of_requests(replay: &SelfReplay, input: &RecordedInput) -> f64 {
     }
 }
 
-/// What two recordings of one setting differ by, and what is not known of the speed of hardware
-/// threads beside busy ones, which a change may make idle. A loop on one CPU whose work costs more takes that
+/// What two recordings of one setting differ by. A loop on one CPU whose work costs more takes that
 /// CPU from others; where tasks move, all of that is missing in how often it turns.
 pub(super) fn drift(metric: Metric, input: &RecordedInput) -> f64 {
     let most = match metric.unit() {
@@ -339,7 +338,7 @@ pub(super) fn drift(metric: Metric, input: &RecordedInput) -> f64 {
         (Some(_), Unit::Share) => STEADY_MESSAGES.value,
         _ => OF_STEADY,
     };
-    (most * unsteady(input, of_steady)).hypot(input.error_of_siblings().unwrap_or_default())
+    most * unsteady(input, of_steady)
 }
 
 /// The same on a machine that is not steady.
@@ -394,31 +393,37 @@ fn about_drift(input: &RecordedInput) -> String {
                  30 activations in each eighth of the recording)"
             .to_owned(),
     };
-    let siblings = match (input.error_of_siblings(), input.replay.report.siblings) {
-        (None, _) => String::new(),
-        (Some(error), Some(_)) => format!(
-            "; by {:.0} % more or less, because the speed beside a busy thread of a core is not \
-             known better",
-            error * 100.0
-        ),
-        (Some(error), None) => format!(
-            "; by {:.0} % more or less, because the speed beside a busy thread of a core is not \
-             shown (it is half of a speed at least)",
-            error * 100.0
-        ),
-    };
     format!(
         "{steady}: two recordings of one setting are taken to differ by {:.0} % in rates, {:.0} % \
          in times and {:.0} % in what the same work \
          costs (2 standard deviations; fitted: {:.0}, {:.0} and {:.0} % to live pairs, {least} of \
          that to guests under a virtual clock; \
-         another scheduler: always the former){siblings}",
+         another scheduler: always the former){}",
         drift(Metric::Throughput, input) * 100.0,
         drift(Metric::Latency(Stat::Percentile(50_000)), input) * 100.0,
         drift(Metric::Share, input) * 100.0,
         DRIFT_OF_RATES * 100.0,
         DRIFT_OF_TIMES * 100.0,
         DRIFT_OF_COSTS * 100.0,
+        about_siblings(input)
+    )
+}
+
+/// What the recording shows of hardware threads that slow each other; empty where none do.
+fn about_siblings(input: &RecordedInput) -> String {
+    let Some(error) = input.error_of_siblings() else { return String::new() };
+    let shown = match &input.replay.report.siblings {
+        Some(shown) => shown.to_string(),
+        None => {
+            "how fast a hardware thread is beside a busy one of its core is not shown (no equal \
+                 activations began beside a busy and beside an idle one)"
+                .to_owned()
+        }
+    };
+    format!(
+        "\n{shown}; work that a change puts beside a busy thread, or beside an idle one, may cost \
+         {:.0} % more or less than that says",
+        error * 100.0
     )
 }
 

@@ -16,7 +16,7 @@ use toml::de::DeValue;
 
 /// The longest program: more is a mistake, not a scenario.
 const MAX_OPS: usize = 1_000_000;
-const WORDS: [&str; 17] = [
+const WORDS: [&str; 18] = [
     "run",
     "kernel",
     "cond_resched",
@@ -34,6 +34,7 @@ const WORDS: [&str; 17] = [
     "spawn",
     "nice",
     "cpus",
+    "exec",
 ];
 
 /// The names that steps may use.
@@ -159,6 +160,7 @@ impl<'n> Reader<'n> {
             "unlock" => Ok(Op::Unlock(self.lock(rest)?)),
             "spawn" => Ok(Op::Spawn(self.task(rest)?)),
             "yield" => alone(Op::Yield),
+            "exec" => alone(Op::Exec),
             "nice" => nice(rest),
             "cpus" => cpus(rest),
             "exit" => alone(Op::Exit),

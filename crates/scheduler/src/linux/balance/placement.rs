@@ -19,7 +19,7 @@
 //! | but not for a SCHED_IDLE task | `choose_sched_idle_rq`, 7.1+ (commit fd54d81c2c0e) | modelled | `a_sched_idle_task_prefers_a_cpu_that_idles` |
 //! | new tasks: idlest group, idlest CPU, level by level | `find_idlest_cpu` | modelled | `forks_spread_over_sockets` |
 //! | from an isolated CPU: a wakee stays, a new task stays with its parent; where it may not, the first allowed CPU of the node, then of all | `select_task_rq_fair` without domains, `select_fallback_rq` | modelled | `isolated_cpus_keep_their_tasks` |
-//! | exec balancing | `SD_BALANCE_EXEC` | omitted: programs have no exec | – |
+//! | a task that executes another program goes to the idlest CPU, as a new one does, without its own load | `sched_exec`, `find_idlest_cpu` with `cpu_load_without`, `idle_cpu_without` | modelled | `tasks_go_where_a_real_kernel_put_them` |
 //! | clusters, energy-aware placement, core scheduling, unequal capacity, depth of idle states | – | omitted | – |
 //! | remote wakeups by wake list and IPI | `TTWU_QUEUE` | the driver's business | – |
 
@@ -83,7 +83,18 @@ pub(in crate::linux) struct Placement<'a> {
     pub(in crate::linux) allowed: &'a CpuSet,
     /// Whether a CPU with only SCHED_IDLE tasks counts as idle for the task.
     pub(in crate::linux) beside_idle: bool,
+    /// A task that runs, and is not counted where it does.
+    pub(in crate::linux) without: Option<Own>,
     pub(in crate::linux) t: &'a SmpTunables,
+}
+
+/// What a running task adds to the averages of its CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::linux) struct Own {
+    pub(in crate::linux) cpu: CpuId,
+    pub(in crate::linux) load: u64,
+    pub(in crate::linux) util: u64,
+    pub(in crate::linux) runnable: u64,
 }
 
 /// A wakeup that looks for a CPU.
@@ -312,9 +323,11 @@ impl Placement<'_> {
 
     /// The CPU for a new task that is created on `this`.
     pub(in crate::linux) fn fork(&self, this: CpuId) -> CpuId {
-        if self.packs_child(this) {
-            return this;
-        }
+        if self.packs_child(this) { this } else { self.idlest(this) }
+    }
+
+    /// The idlest CPU, seen from `this`.
+    pub(in crate::linux) fn idlest(&self, this: CpuId) -> CpuId {
         let mut cpu = this;
         let mut level = self.domains.of_cpu[this.index()].len();
         let top = self.domains.of_cpu[this.index()].last();
@@ -407,6 +420,13 @@ impl Placement<'_> {
             weight += 1;
             facts.tasks += self.summary.nr_running(cpu);
             facts.idle += u64::from(self.summary.idle(cpu));
+            if let Some(own) = self.without.filter(|own| own.cpu == cpu) {
+                load -= own.load.min(averages.load);
+                facts.util -= own.util.min(averages.util);
+                runnable -= own.runnable.min(averages.runnable);
+                facts.tasks -= 1;
+                facts.idle += u64::from(self.summary.nr_running(cpu) == 1);
+            }
         });
         facts.kind = Kind::classify(
             facts.tasks,

@@ -3,7 +3,7 @@
 
 use crate::linux::balance::domains::{self, Domain, Domains, Level, Parts};
 use crate::linux::balance::packing::Estimates;
-use crate::linux::balance::placement::{Placement, WakerFacts, Wakeup};
+use crate::linux::balance::placement::{Own, Placement, WakerFacts, Wakeup};
 use crate::linux::core::cpu_summary::{CpuSummary, Facts, SharedSet, Turn};
 use crate::linux::core::rq::{Class, Entity, EntityId, NONE, QueueId, ROOT, Rq};
 use crate::linux::core::tick_edges::TickEdges;
@@ -11,7 +11,7 @@ use crate::linux::fair::FairRules;
 use crate::linux::fair::pelt::{Inputs, Moment, SCALE, TaskSignal};
 use crate::linux::tunables::Tunables;
 use crate::linux::{Linux, dl};
-use crate::{Cx, Lock, Locks, Wake, WakeKind};
+use crate::{Cmd, Cx, Lock, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Policy, TaskId};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -295,16 +295,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if allowed.is_empty() {
             return from;
         }
-        let placement = Placement {
-            summary: &smp.summary,
-            domains: &smp.domains,
-            estimates: &smp.estimates,
-            now: cx.now,
-            allowed: &allowed,
-            beside_idle: cx.task(task).policy != Policy::Idle
-                || !self.t.version.idle_tasks_avoid_each_other(),
-            t: &self.t.smp,
-        };
+        let placement = self.placement(cx, smp, task, &allowed);
         match wake.kind {
             WakeKind::Migrated => {
                 if allowed.contains(from) {
@@ -335,6 +326,56 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 choice.cpu
             }
         }
+    }
+
+    fn placement<'a>(
+        &'a self,
+        cx: &Cx<'_>,
+        smp: &'a Smp,
+        task: TaskId,
+        allowed: &'a CpuSet,
+    ) -> Placement<'a> {
+        Placement {
+            summary: &smp.summary,
+            domains: &smp.domains,
+            estimates: &smp.estimates,
+            now: cx.now,
+            allowed,
+            beside_idle: cx.task(task).policy != Policy::Idle
+                || !self.t.version.idle_tasks_avoid_each_other(),
+            without: None,
+            t: &self.t.smp,
+        }
+    }
+
+    /// The running task becomes another program: if another CPU is idler, it goes on there
+    /// (`sched_exec`). Those of other classes than the fair one stay.
+    pub(in crate::linux) fn executes(&self, cx: &Cx<'_>, task: TaskId) {
+        let (Some(smp), Some((from, id))) = (self.smp.get(), self.index.get(task)) else { return };
+        let allowed = smp.allowed(cx, task);
+        if !cx.task(task).policy.is_fair() || !allowed.contains(from) {
+            return;
+        }
+        let env = &self.env(cx);
+        let own = self.locked(from, |rq| {
+            rq.touch::<F>(env, false);
+            let entity = rq.entity(id);
+            let average = entity.signal.peek(cx.now);
+            let load = load_at_root(rq, id, average.load_avg(entity.load.weight()));
+            let (util, runnable) = (average.util_avg(), average.runnable_avg());
+            Own { cpu: from, load, util, runnable }
+        });
+        let placement = Placement { without: Some(own), ..self.placement(cx, smp, task, &allowed) };
+        let to = placement.idlest(from);
+        if to == from {
+            return;
+        }
+        self.locked(from, |rq| {
+            if rq.curr == id && rq.pushed == NONE {
+                rq.push_away(task.0, to);
+                cx.push(Cmd::Displace(task));
+            }
+        });
     }
 
     /// Notes on the running task of this CPU that it wakes `task`. Its load is given when it is

@@ -36,6 +36,7 @@ impl Machine {
             now: NOW,
             allowed: &self.allowed,
             beside_idle: true,
+            without: None,
             t: &self.t,
         }
     }
