@@ -33,7 +33,7 @@ const ROOT_LINKS: [(&str, &str); 4] =
     [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")];
 /// A boot with ten recordings of some three seconds each; a second under the virtual clock takes
 /// one to ten of the host's.
-const LIMIT: Duration = Duration::from_secs(3600);
+const LIMIT: Duration = Duration::from_secs(7200);
 
 /// A server, or what else is to be kept from waiting.
 pub(super) struct Server {
