@@ -58,6 +58,24 @@ fn the_page_has_the_pairs_with_messages() {
     assert_page(4);
 }
 
+#[test]
+fn the_page_has_the_pairs_of_hardware_threads() {
+    assert_page(6);
+}
+
+/// Linux 6.12 in a machine whose hardware threads run at 0.6 of their speed beside a busy one: the
+/// recordings of servers that are alone there show that, within their errors.
+#[test]
+fn recordings_show_how_much_hardware_threads_slow_each_other() {
+    for name in ["redis-4-smt/alone", "redis-4-smt/alone-pinned", "nginx-4-smt/alone"] {
+        let path = folder().join(format!("smt/6.12/{name}.slt"));
+        let recording = schedlab_trace::Recording::open(&path).unwrap();
+        let found = schedlab_trace::siblings::sibling_speed(&recording).unwrap();
+        let off = (found.speed - 0.6).abs();
+        assert!(off <= found.error + 0.01 && found.error < 0.05, "{name}: {found:?}");
+    }
+}
+
 /// On 2, 4 and 8 CPUs intervals of 95 % hold for 93 to 98 %, no certain claim is wrong, and two
 /// thirds of the shares that changed by more than 10 points are told. All pairs of 8 CPUs are
 /// trusted.

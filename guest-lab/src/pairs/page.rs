@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// The page.
 pub const PAGE: &str = "docs/predictions.md";
 /// Where each table begins, and the folder that it is made of.
-pub const TABLES: [(&str, &str); 6] = [
+pub const TABLES: [(&str, &str); 7] = [
     ("<!-- made by `cargo xtask pairs --write` from recordings/pairs -->\n", "recordings/pairs"),
     (
         "<!-- made by `cargo xtask pairs --write` from recordings/pairs/guest -->\n",
@@ -30,6 +30,10 @@ pub const TABLES: [(&str, &str); 6] = [
     (
         "<!-- made by `cargo xtask pairs --write` from recordings/pairs/cpus -->\n",
         "recordings/pairs/cpus",
+    ),
+    (
+        "<!-- made by `cargo xtask pairs --write` from recordings/pairs/smt -->\n",
+        "recordings/pairs/smt",
     ),
 ];
 /// Where the tables of large changes and of levels begin, which are made of what is below the
@@ -66,7 +70,7 @@ pub fn with_table(page: &str, begin: &str, table: &str) -> Result<String> {
 /// for each server of guests, and one for each number of CPUs where those are several.
 pub fn table(begin: &str, results: &[PairResult]) -> String {
     match TABLES.iter().position(|(of, _)| *of == begin) {
-        Some(0 | 2) => each(results),
+        Some(0 | 2 | 6) => each(results),
         Some(5) => super::cpus::by_cpus(results) + &by_server(results),
         _ => by_server(results),
     }
