@@ -2,7 +2,7 @@
 """The flight recorder as a service, for an hour under load, with faults thrown at it: incidents that were planted against those that were
 caught, its CPU time, its memory, and what it did about the faults.
 
-usage: experiments/flight_hour.py [--schedlab target/release/schedlab] [--minutes 60] [--load 'perf bench sched pipe -l 1000000000']
+usage: experiments/flight_hour.py [--schedlab target/release/schedlab] [--minutes 60] [--load 'perf bench sched pipe -l 1000000000'] [--log FILE]
 
 A victim sleeps a millisecond again and again on CPU 1; a real-time hog takes that CPU from it for 60 ms, every 2 to 6 seconds. The rule says
 'victim wait > 40ms'. Meanwhile the load switches on CPU 0. Faults, in turns: SIGUSR1; a wrong file with SIGHUP, then the right one; the folder (a
@@ -130,6 +130,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--load", default="perf bench sched pipe -l 1000000000")
     parser.add_argument("--port", type=int, default=9921)
+    parser.add_argument("--log", help="write the recorder's lines there, and when each incident was planted")
     options = parser.parse_args()
     work = tempfile.mkdtemp()
     os.mkdir(f"{work}/out")
@@ -172,8 +173,13 @@ def main():
         subprocess.call(["umount", f"{work}/out"])
         shutil.rmtree(work, ignore_errors=True)
     incidents = [line for line in service.lines if line["event"] in ("incident", "joined")]
+    if options.log:
+        with open(options.log, "w") as file:
+            for line in [*service.lines, *({"event": "planted", "at": begin, "until": finish} for begin, finish in planted)]:
+                print(json.dumps(line), file=file)
     told = [any(begin <= line["at"] <= finish + 1.5 for line in incidents) for begin, finish in planted]
     caught = sum(line or count for line, count in zip(told, counted))
+    print(next(line["message"] for line in service.lines if line["event"] == "started"))
     print(f"planted {len(planted)}, caught {caught} ({sum(told)} with a line of their own); recordings {sum(line['event'] == 'written' for line in service.lines)}, "
           f"oldest removed {sum(line['event'] == 'removed' for line in service.lines)} times; exit code {code}")
     for kind in dict.fromkeys(kind for kind, _ in faults):

@@ -466,7 +466,7 @@ fn windows(config: &FlightConfig, own_process: u32) -> Windows {
 }
 
 /// Returns the CPU time of this process.
-fn own_cpu() -> Ns {
+pub(crate) fn own_cpu() -> Ns {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Ns(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }

@@ -135,6 +135,7 @@ pub fn anonymous(recording: &mut Recording, names: &Pseudonyms) {
     }
     for group in &mut header.groups {
         group.spec.name = names.path(&group.spec.name);
+        group.pod = group.pod.as_deref().map(|pod| names.path(pod));
     }
     if let Some(mut incident) = header.incident() {
         incident.tid = id(incident.tid);
@@ -191,6 +192,7 @@ mod tests {
                 parent: (name != "/").then_some(GroupId::ROOT),
                 ..GroupSpec::default()
             },
+            pod: None,
         };
         let task = |tid, comm: &str, group| TaskInfo {
             group: GroupId(group),
