@@ -134,8 +134,7 @@ fn watch_gives_up_everything() {
     }
     // What reads requests of other programs has nothing either.
     let socket = format!("unix:{}", folder.0.join("metrics").display());
-    let mut watch =
-        Running::start(&["watch", "--json", "--for", "100s", "--openmetrics", &socket]);
+    let mut watch = Running::start(&["watch", "--json", "--for", "100s", "--openmetrics", &socket]);
     let held = watch.settled();
     assert!(held.len() >= 4 && held.iter().all(|held| *held == 0), "{held:?}");
     let (code, said) = watch.end();

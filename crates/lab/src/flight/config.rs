@@ -280,6 +280,12 @@ impl FlightConfig {
         Ok(())
     }
 
+    /// Returns how much is kept in memory: a recording is made when the time after its incident is
+    /// over, and has the time before it then.
+    pub(super) fn kept(&self) -> Ns {
+        self.ring.saturating_add(self.after)
+    }
+
     /// Returns the keys in which another file differs that a running recorder cannot change.
     pub fn fixed_differences(&self, other: &FlightConfig) -> Vec<&'static str> {
         let differences = [

@@ -150,7 +150,7 @@ impl<'a> FlightSink<'a> {
         let findings = Findings::new(windows(&config, own), meters);
         FlightSink {
             header: Header { note: "kept by schedlab flight".to_owned(), ..Header::default() },
-            flight: FlightRecorder::new(config.ring, config.memory.0 as usize),
+            flight: FlightRecorder::new(config.kept(), config.memory.0 as usize),
             stops: StopWatcher::new(&until, own),
             stretches,
             live: LiveFollower::new(findings),

@@ -220,6 +220,7 @@ mod tests {
             did: "waited".to_owned(),
             from_ns: 5,
             length_ns: Some(7),
+            before_ns: 0,
         });
         let mut recording = Recording::from_parts(header, Vec::new(), Ns(9)).unwrap();
         recording.facts.objects.push(ObjectInfo {
