@@ -172,7 +172,7 @@ mod tests {
     }
 
     /// Of a wait that began before the recording its beginning is not known, and another wait in
-    /// the recording is not taken for it.
+    /// the recording does not count as it.
     #[test]
     fn what_was_before_the_recording_is_said_and_not_guessed() {
         let recording = recording();
