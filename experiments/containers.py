@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Live containers by runc, named as Docker, Podman and Kubernetes name theirs: what `schedlab show --by container` and `--by pod` call them.
+"""Live containers by runc, named as Docker, Podman and Kubernetes name theirs: what `schedlab show` and `schedlab watch` call them with
+`--by container` and `--by pod`.
 
 usage: experiments/containers.py [--schedlab target/release/schedlab] [--seconds 3]
 
 Needs root and Debian's packages runc and busybox-static. Each container has a hog; a recording of the machine has to find all of them by their
-names, with CPU time each. (The runtime itself is real; that the paths are those of the three managers is what their own documents say.) Exit
+names, with CPU time each. The kubelet's folder of logs, which has the pod's name, is made up in a mount namespace of the recorder. (The runtime itself is real; that the paths are those of the three managers is what their own documents say.) Exit
 code 1: one was not found.
 """
 import argparse, json, os, shutil, subprocess, sys, tempfile
@@ -13,8 +14,10 @@ POD = "12345678-1234-1234-1234-123456789abc"
 CONTAINERS = {
     "docker": (f"/docker/{'a1' * 32}", "container", f"docker {'a1' * 6}"),
     "podman": (f"/libpod_parent/libpod-{'b2' * 32}", "container", f"podman {'b2' * 6}"),
-    "kubernetes": (f"/kubepods/burstable/pod{POD}/{'c3' * 32}", "pod", f"{POD} (burstable)"),
+    "kubernetes": (f"/kubepods/burstable/pod{POD}/{'c3' * 32}", "pod", "shop/checkout-7d9f4b (burstable)"),
 }
+# The recorder sees what a node's kubelet keeps.
+NODE = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none /var/log && mkdir -p /var/log/pods/shop_checkout-7d9f4b_{POD} && exec "$@"', "sh"]
 
 
 def run(*command):
@@ -54,14 +57,24 @@ def main():
             run("runc", "run", "--detach", "--bundle", bundle, f"schedlab-{name}")
             started.append(f"schedlab-{name}")
         recording = f"{work}/r.slt"
-        run(program, "record", "--all", "--for", f"{options.seconds}s", "-o", recording)
+        run(*NODE, program, "record", "--all", "--for", f"{options.seconds}s", "-o", recording)
         for name, (_, by, label) in CONTAINERS.items():
             table = json.loads(subprocess.check_output([program, "show", recording, "--by", by, "--json"]))
             tasks = next(one for one in table["analyses"] if one["name"] == "tasks")["tables"]["tasks"]
             line = next((line for line in tasks if line["task"] == label), None)
             found = f"{100 * line['share']:.1f} % of a CPU" if line else "not found"
-            print(f"{name}: --by {by} calls it {label!r}: {found}")
+            print(f"{name}: show --by {by} calls it {label!r}: {found}")
             missed += [] if line and line["share"] > 0.01 else [name]
+        for by in ("container", "pod"):
+            lines = subprocess.check_output([*NODE, program, "watch", "--json", "--by", by, "--for", f"{options.seconds}s"])
+            rows = {row["task"]: row["cpu_ns"] / 1e9 for row in json.loads(lines.splitlines()[-1])["tasks"]}
+            for name, label in ((name, label) for name, (_, other, label) in CONTAINERS.items() if other == by):
+                print(f"{name}: watch --by {by} calls it {label!r}: {rows.get(label, 0):.2f} s of CPU time")
+                missed += [] if rows.get(label, 0) > 0.01 else [name]
+        served = json.loads(subprocess.check_output([program, "show", recording, "--serve", "pod:shop/checkout-*", "--by", "pod", "--tasks", "--json"]))
+        rows = next(one for one in served["analyses"] if one["name"] == "tasks")["tables"]["tasks"]
+        print(f"show --serve 'pod:shop/checkout-*' --by pod: first is {rows[0]['task']!r}")
+        missed += [] if rows[0]["task"] == CONTAINERS["kubernetes"][2] else ["serve"]
     finally:
         for name in started:
             subprocess.call(["runc", "delete", "--force", name])

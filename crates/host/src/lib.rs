@@ -13,6 +13,7 @@ pub mod follow;
 pub mod loaded;
 mod machine;
 pub mod marks;
+mod pods;
 pub mod presence;
 pub mod privileges;
 mod proc;
@@ -33,6 +34,7 @@ pub use facts::{
     is_realtime,
 };
 pub use machine::{is_emulated, machine, rt_runtime};
+pub use pods::pod_name;
 pub use proc::stolen;
 pub use record::child::Command as OwnCommand;
 pub use record::in_kernel;

@@ -13,11 +13,11 @@ pub mod config;
 mod findings;
 mod folder;
 pub mod log;
-mod meters;
+pub(crate) mod meters;
 pub mod metrics;
 pub mod rule;
 mod signals;
-mod sink;
+pub(crate) mod sink;
 mod waits;
 mod windows;
 mod writer;
@@ -131,7 +131,7 @@ pub fn fly(
         let disk = || folder.bytes();
         let outside = Outside { file, jobs, log, signals, disk: &disk };
         let request = request(&config, most);
-        let (keep, stop) = ((config.ring, config.memory.0 as usize), || signals.stop());
+        let (keep, stop) = ((config.kept(), config.memory.0 as usize), || signals.stop());
         let (recorder, way) = way(&config, &request);
         let mut sink = FlightSink::new(config, meters, way, outside);
         let ended = match recorder {

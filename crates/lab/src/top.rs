@@ -2,7 +2,7 @@
 //! waits of its threads come from the recorder ([`watch`](crate::watch)), and their waits before it
 //! are in the kernel's own account (/proc/TID/schedstat).
 
-use crate::watch::{SharedState, TaskWaits, ThreadSet, WatchFilter, WatchState};
+use crate::watch::{SharedState, TaskWaits, ThreadSet, WatchFilter, WatchOptions, WatchState};
 use schedlab_host::privileges::to_write_in;
 use schedlab_host::threads::{self, Served};
 use schedlab_live::driver::Counts;
@@ -247,7 +247,8 @@ pub fn record(
     request.recorder_cpu = schedlab_host::machine().online.without(managed).lowest();
     let duty = if keep > Ns::ZERO { to_write_in(Path::new(".")) } else { None };
     request.keep = Some(duty.into_iter().collect());
-    crate::watch::watch(&request, filter, keep, shared, stop)
+    let options = WatchOptions { keep, ..WatchOptions::new(filter.clone()) };
+    crate::watch::watch(&request, options, shared, stop)
 }
 
 #[cfg(test)]

@@ -3,38 +3,44 @@
 //! up; no event is kept.
 
 mod last_seconds;
+mod metrics;
 pub mod output;
+mod sums;
 #[cfg(test)]
 mod tests;
 
-use crate::live_follower::{LiveFollower, LiveListener};
+use crate::flight::sink::own_cpu;
+use crate::live_follower::LiveFollower;
 use crate::record::{capabilities, group_info, task_info};
 use last_seconds::LastSeconds;
+pub use metrics::{MetricsServer, WatchMetrics};
 use schedlab_host::{
     GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, TaskFacts,
 };
-use schedlab_model::text::{glob, is_in_group};
-use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId, Waker};
+use schedlab_model::text::glob;
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId};
 use schedlab_study::serve::{Exchanges, Guess, Server};
-use schedlab_trace::analysis::follow::{Follower, Listener, Occupant, Span, ThreadState, Wait};
-use schedlab_trace::analysis::{Durations, Occupancy, throttle};
+use schedlab_trace::analysis::{By, Durations};
 use schedlab_trace::{Header, Recording};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use sums::Sums;
 
 /// Longest waits that are kept.
 const WORST: usize = 20;
 /// Age from which a wait that goes on is shown: shorter ones are usual, and over before they can be
 /// read.
 const LONG: Ns = Ns::from_ms(1);
-/// Names with a row of their own; all further names count as `(others)`, so that memory stays flat.
+/// Names with a row of their own; all further ones count as `(others)`, so that memory stays flat.
 const NAMES: usize = 2_000;
 /// Switches that are remembered while a task waits, on all CPUs together (12 MB): who ran before
 /// them is unknown in a wait that is longer. At the 1,500 switches a second of a build they are six
 /// minutes.
 const SWITCHES: usize = 1 << 19;
+/// Time between two looks at what metrics only read.
+const SECOND: Ns = Ns::from_s(1);
 /// Events of a recording between two updates.
 const BATCH: usize = 4_096;
 /// The row of names beyond [`NAMES`].
@@ -81,7 +87,27 @@ impl PartialEq for ThreadSet {
 
 impl Eq for ThreadSet {}
 
-/// All threads of a name.
+/// What is watched, and how.
+pub struct WatchOptions {
+    /// Whose waits are shown.
+    pub filter: WatchFilter,
+    /// What tasks are taken together by. [`By::Thread`] and [`By::Guest`], which need to know all
+    /// tasks, are as [`By::Name`].
+    pub by: By,
+    /// How much of the last events is kept, to be saved on demand; 0: nothing.
+    pub keep: Ns,
+    /// The metrics that are counted beside it.
+    pub metrics: Option<WatchMetrics>,
+}
+
+impl WatchOptions {
+    /// Returns those that show the waits of some tasks by their names.
+    pub fn new(filter: WatchFilter) -> WatchOptions {
+        WatchOptions { filter, by: By::Name, keep: Ns::ZERO, metrics: None }
+    }
+}
+
+/// All threads of a row.
 #[derive(Clone, Debug, Default)]
 pub struct TaskWaits {
     /// Their waits for a CPU, from a wakeup or a preemption to running, throttled time included.
@@ -95,6 +121,8 @@ pub struct TaskWaits {
 pub struct LongWait {
     /// Name and thread id.
     pub task: (String, u32),
+    /// The row in which it counts.
+    pub row: String,
     /// Its beginning, since the start.
     pub from: Ns,
     /// Its length.
@@ -112,6 +140,8 @@ pub struct LongWait {
 pub struct OngoingWait {
     /// Name and thread id.
     pub task: (String, u32),
+    /// The row in which it counts.
+    pub row: String,
     /// Its beginning, since the start.
     pub from: Ns,
     /// Its length until now, the time of the last event.
@@ -135,15 +165,17 @@ pub struct WatchState {
     pub events: u64,
     /// Events that the kernel had no room for.
     pub lost: u64,
-    /// Tasks by name.
+    /// What tasks are taken together by; `None`: by name.
+    pub by: Option<By>,
+    /// Waits by row.
     pub lines: BTreeMap<String, TaskWaits>,
     /// The longest waits, longest first.
     pub worst: Vec<LongWait>,
     /// Waits of a millisecond and more that go on, longest first; they are not in the sums yet.
     pub ongoing: Vec<OngoingWait>,
-    /// By waiting and running name: for how long one ran while the other waited.
+    /// By waiting and running row: for how long one ran while the other waited.
     pub delays: BTreeMap<(String, String), Ns>,
-    /// By task and limit: how often and for how long the limit held the task back.
+    /// By row and limit: how often and for how long the limit held the task back.
     pub throttled: BTreeMap<(String, String), (u64, Ns)>,
     /// CPU time of this program itself, recorder and display.
     pub own: Ns,
@@ -161,6 +193,7 @@ impl WatchState {
         let (guess, saved) = (self.guess.take(), self.saved.take());
         *self = WatchState {
             start,
+            by: self.by,
             now,
             ongoing,
             guess,
@@ -172,12 +205,12 @@ impl WatchState {
         };
     }
 
-    /// Keeps the tasks with these names: a name or a glob.
+    /// Keeps the rows with these names: a name or a glob.
     pub fn only(&mut self, names: &str) {
         let is_meant = |name: &str| glob(names, name);
         self.lines.retain(|name, _| is_meant(name));
-        self.worst.retain(|wait| is_meant(&wait.task.0));
-        self.ongoing.retain(|wait| is_meant(&wait.task.0));
+        self.worst.retain(|wait| is_meant(&wait.row));
+        self.ongoing.retain(|wait| is_meant(&wait.row));
         self.delays.retain(|(waited, _), _| is_meant(waited));
         self.throttled.retain(|(task, _), _| is_meant(task));
     }
@@ -218,27 +251,24 @@ impl SharedState {
     }
 }
 
-/// Watches until `request` or `stop` ends it. `shared` is updated every 20 ms. Keeps the events of
-/// the last `keep`, to be saved on demand; 0: none.
+/// Watches until `request` or `stop` ends it. `shared` is updated every 20 ms.
 ///
 /// # Errors
 /// As for [`schedlab_host::record`].
 pub fn watch(
     request: &RecordRequest,
-    focus: &WatchFilter,
-    keep: Ns,
+    options: WatchOptions,
     shared: &SharedState,
     stop: &dyn Fn() -> bool,
 ) -> Result<RecordEnd, HostError> {
-    let mut sink = WatchSink::new(focus.clone(), shared.clone());
-    sink.last = (keep > Ns::ZERO).then(|| LastSeconds::new(keep));
+    let mut sink = WatchSink::new(options, shared.clone());
     schedlab_host::record(request, &mut sink, stop)
 }
 
 /// Returns what `watch` would show at the end of a recording.
-pub fn replayed(recording: &Recording, focus: &WatchFilter) -> WatchState {
+pub fn replayed(recording: &Recording, options: WatchOptions) -> WatchState {
     let shared = SharedState::default();
-    let mut watcher = WatchSink::new(focus.clone(), shared.clone());
+    let mut watcher = WatchSink::new(options, shared.clone());
     let Header { tasks, .. } = &recording.header;
     watcher.live.listener().header = Header { tasks: Vec::new(), ..recording.header.clone() };
     for (index, task) in tasks.iter().enumerate() {
@@ -258,30 +288,18 @@ struct WatchSink {
     start: Option<RecordStart>,
     /// The events of the last seconds, where a user may want them.
     last: Option<LastSeconds>,
-}
-
-/// The sums since the last update of the shared state.
-struct Sums {
-    header: Header,
-    focus: WatchFilter,
-    occupancy: Occupancy,
-    state: WatchState,
-    own: u32,
-    /// Where all tasks are shown: how often programs wake each other.
-    exchanges: Option<Exchanges>,
+    /// When that was read which metrics only read.
+    read: Option<Ns>,
 }
 
 impl WatchSink {
-    fn new(focus: WatchFilter, shared: SharedState) -> WatchSink {
-        let sums = Sums {
-            header: Header::default(),
-            exchanges: (focus == WatchFilter::All).then(Exchanges::default),
-            focus,
-            occupancy: Occupancy::bounded(SWITCHES),
-            state: WatchState::default(),
-            own: std::process::id(),
-        };
-        WatchSink { live: LiveFollower::new(sums), shared, start: None, last: None }
+    fn new(options: WatchOptions, shared: SharedState) -> WatchSink {
+        let WatchOptions { filter, by, keep, metrics } = options;
+        let by = if matches!(by, By::Thread | By::Guest) { By::Name } else { by };
+        shared.lock().by = (by != By::Name).then_some(by);
+        let sums = Sums::new(filter, by, metrics.map(WatchMetrics::into_meters));
+        let last = (keep > Ns::ZERO).then(|| LastSeconds::new(keep));
+        WatchSink { live: LiveFollower::new(sums), shared, start: None, last, read: None }
     }
 
     /// Adds the new sums to the shared state.
@@ -289,6 +307,7 @@ impl WatchSink {
         self.live.forget_ended();
         let new = std::mem::take(&mut self.live.listener().state);
         let (now, events) = (new.now, new.events);
+        self.account(&new);
         let (sums, follower) = self.live.both();
         let ongoing = sums.ongoing(follower);
         let guess = sums.exchanges.as_ref().and_then(Exchanges::guess);
@@ -323,6 +342,16 @@ impl WatchSink {
         all.worst.sort_by(|a, b| b.length.cmp(&a.length).then(a.from.cmp(&b.from)));
         all.worst.truncate(WORST);
     }
+
+    /// Counts for the metrics what is no wait.
+    fn account(&mut self, new: &WatchState) {
+        let Some(meters) = &self.live.listener().meters else { return };
+        meters.seen(new.events, new.lost);
+        if self.read.is_none_or(|at| new.now.saturating_sub(at) >= SECOND) {
+            self.read = Some(new.now);
+            meters.read(own_cpu(), schedlab_host::stolen(), 0);
+        }
+    }
 }
 
 impl EventSink for WatchSink {
@@ -340,7 +369,7 @@ impl EventSink for WatchSink {
 
 impl RecordSink for WatchSink {
     fn start(&mut self, start: &RecordStart) -> io::Result<()> {
-        let header = self.live.listener().header();
+        let header = &mut self.live.listener().header;
         header.topology = start.machine.topology.clone();
         header.capabilities = capabilities(&start.capabilities);
         self.start = Some(start.clone());
@@ -369,141 +398,5 @@ impl RecordSink for WatchSink {
             self.shared.lock().saved = Some(saved.map(|()| file));
         }
         Ok(())
-    }
-}
-
-impl Sums {
-    fn name(&self, task: TaskId) -> String {
-        self.header.tasks.get(task.index()).map_or_else(|| "?".to_owned(), |task| task.comm.clone())
-    }
-
-    /// Returns the waits that go on, of the tasks that are shown.
-    fn ongoing(&self, follower: &Follower) -> Vec<OngoingWait> {
-        let now = follower.now();
-        let old = |(task, from): (TaskId, Ns)| {
-            let age = now.saturating_sub(from);
-            (age >= LONG && self.shows(task)).then_some((age, from, task))
-        };
-        let mut waits: Vec<(Ns, Ns, TaskId)> = follower.waiting().filter_map(old).collect();
-        waits.sort_by_key(|&(age, _, task)| (std::cmp::Reverse(age), task));
-        waits.truncate(WORST);
-        let of = |(age, from, task): (Ns, Ns, TaskId)| {
-            let cpu = follower.cpu_of(task);
-            let running = match follower.occupant(cpu) {
-                _ if follower.state(task).0 == ThreadState::Throttled => None,
-                Occupant::Task(task) => Some(self.name(task)),
-                Occupant::Idle => Some("(idle)".to_owned()),
-                Occupant::Unknown => Some("(unknown)".to_owned()),
-            };
-            let tid = self.header.tasks.get(task.index()).map_or(0, |info| info.tid);
-            OngoingWait { task: (self.name(task), tid), from, age, cpu, running }
-        };
-        waits.into_iter().map(of).collect()
-    }
-
-    fn shows(&self, task: TaskId) -> bool {
-        let Some(info) = self.header.tasks.get(task.index()) else { return false };
-        match &self.focus {
-            WatchFilter::All => true,
-            WatchFilter::Threads(threads) => threads.has(info.tid),
-            WatchFilter::Processes(pids) => pids.contains(&info.pid) || pids.contains(&info.tid),
-            WatchFilter::Group(path) => {
-                let group = self.header.groups.get(info.group.index());
-                group.is_some_and(|group| is_in_group(&group.spec.name, path))
-            }
-            WatchFilter::Task(name) => name.parse() == Ok(info.tid) || glob(name, &info.comm),
-            WatchFilter::Server(server) => server.is_meant(info, &self.header.groups),
-        }
-    }
-}
-
-impl LiveListener for Sums {
-    fn header(&mut self) -> &mut Header {
-        &mut self.header
-    }
-
-    fn occupancy(&self) -> &Occupancy {
-        &self.occupancy
-    }
-}
-
-impl Listener for Sums {
-    fn occupied(&mut self, cpu: CpuId, at: Ns, occupant: Occupant) {
-        self.occupancy.note(cpu, at, occupant);
-    }
-
-    fn span(&mut self, span: &Span) {
-        if span.state != ThreadState::Running {
-            return;
-        }
-        if self.header.tasks.get(span.task.index()).is_some_and(|task| task.pid == self.own) {
-            self.state.own += span.length();
-        }
-        if self.shows(span.task) {
-            let name = self.name(span.task);
-            self.state.lines.entry(name).or_default().run += span.length();
-        }
-    }
-
-    fn wait(&mut self, wait: &Wait<'_>) {
-        if !self.shows(wait.task) {
-            return;
-        }
-        let (name, length) = (self.name(wait.task), wait.total());
-        let mut meanwhile: BTreeMap<Occupant, Ns> = BTreeMap::new();
-        wait.each_part(|part, end| {
-            if !part.throttled {
-                self.occupancy.over(part.cpu, part.since, end, |occupant, time| {
-                    *meanwhile.entry(occupant).or_default() += time;
-                });
-            }
-        });
-        let named = |(occupant, time): (Occupant, Ns)| match occupant {
-            Occupant::Task(task) => (self.name(task), time),
-            Occupant::Idle => ("(idle)".to_owned(), time),
-            Occupant::Unknown => ("(unknown)".to_owned(), time),
-        };
-        let meanwhile: Vec<(String, Ns)> = meanwhile.into_iter().map(named).collect();
-        let held = throttle::held(&self.header, &self.occupancy, wait)
-            .map(|(limit, time)| (limit.words(&self.header), time));
-        let long = self.state.worst.len() < WORST
-            || self.state.worst.iter().any(|other| other.length < length);
-        if long {
-            let most = meanwhile.iter().max_by_key(|(_, time)| *time).cloned();
-            let worst = LongWait {
-                task: (name.clone(), self.header.tasks[wait.task.index()].tid),
-                from: wait.from,
-                length,
-                cpu: wait.cpu,
-                culprit: most.unwrap_or_else(|| ("(limit)".to_owned(), wait.throttled)),
-                held: held.as_ref().map(|(words, _)| words.clone()),
-            };
-            self.state.worst.push(worst);
-            self.state.worst.sort_by_key(|worst| std::cmp::Reverse(worst.length));
-            self.state.worst.truncate(WORST);
-        }
-        for (culprit, time) in meanwhile {
-            *self.state.delays.entry((name.clone(), culprit)).or_default() += time;
-        }
-        if let Some((words, time)) = held {
-            let sum = self.state.throttled.entry((name.clone(), words)).or_default();
-            sum.0 += 1;
-            sum.1 += time;
-        }
-        self.state.lines.entry(name).or_default().waits.add(length);
-    }
-
-    fn after(&mut self, follower: &Follower, event: &SchedEvent) {
-        self.occupancy.tidy(follower);
-        if let EventKind::Wake { task, waker: Waker::Task(by) | Waker::InlineSoftirq(by) } =
-            event.kind
-            && let Some(exchanges) = &mut self.exchanges
-        {
-            let tasks = &self.header.tasks;
-            let mut program = |task: TaskId| exchanges.program(tasks.get(task.index())?);
-            if let (Some(by), Some(task)) = (program(by), program(task)) {
-                exchanges.wakes(by, task);
-            }
-        }
     }
 }

@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 
 macro_rules! names {
     () => {
-        "a program, a pid, a control group (/path), a unit (NAME.service), pod:UID or container:ID"
+        "a program, a pid, a control group (/path), a unit (NAME.service), a pod (pod:NAME \
+         or pod:UID) or container:ID"
     };
 }
 
@@ -28,7 +29,7 @@ pub const HELP: &str = concat!(
 );
 
 /// A server as a user names it: a program (a name or a glob), a pid, a control group, a systemd
-/// unit, a pod of Kubernetes by its uid, or a container by its id or the beginning of it.
+/// unit, a pod of Kubernetes by its name or uid, or a container by its id or the beginning of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
     asked: String,
@@ -48,21 +49,25 @@ impl Server {
 
     /// Returns whether it is this task.
     pub fn is_meant(&self, task: &TaskInfo, groups: &[GroupInfo]) -> bool {
-        let group = groups.get(task.group.index()).map_or("", |info| info.spec.name.as_str());
+        let info = groups.get(task.group.index());
+        let group = info.map_or("", |info| info.spec.name.as_str());
         match self.number {
             Some(number) => task.pid == number || task.tid == number,
             None if self.asked.starts_with('/') => is_in_group(group, &self.asked),
             None if is_unit(&self.asked) => group.split('/').any(|part| part == self.asked),
-            None => self.is_contained(group).unwrap_or_else(|| glob(&self.asked, &task.comm)),
+            None => self.is_contained(info).unwrap_or_else(|| glob(&self.asked, &task.comm)),
         }
     }
 
     /// Returns whether a group is in the pod or the container; `None`: it is neither.
-    fn is_contained(&self, group: &str) -> Option<bool> {
+    fn is_contained(&self, group: Option<&GroupInfo>) -> Option<bool> {
         let (kind, id) = self.asked.split_once(':').filter(|(_, id)| !id.is_empty())?;
         match kind {
-            "pod" => Some(owner::pod(group).is_some_and(|pod| pod.uid == id)),
-            "container" => Some(owner::container(group).is_some_and(|one| one.id.starts_with(id))),
+            "pod" => Some(group.is_some_and(|group| owner::is_in_pod(group, id))),
+            "container" => {
+                let container = group.and_then(|group| owner::container(&group.spec.name));
+                Some(container.is_some_and(|one| one.id.starts_with(id)))
+            }
             _ => None,
         }
     }
@@ -120,6 +125,7 @@ mod tests {
     fn a_server_is_named_in_six_ways() {
         let group = |name: &str| GroupInfo {
             spec: GroupSpec { name: name.to_owned(), ..GroupSpec::default() },
+            pod: name.contains("/pod").then(|| "shop/cart-0".to_owned()),
         };
         let (pod, id) = ("1f9a6c0e-5b7d-4c3a-9e21-0a1b2c3d4e5f", "3f0a9c1b".repeat(8));
         let contained = format!("/kubepods/podPOD/{id}").replace("POD", pod);
@@ -129,6 +135,7 @@ mod tests {
         let in_pod = |asked: &str| Server::new(asked).is_meant(&task(2), &groups);
         assert!(in_pod(&format!("pod:{pod}")) && in_pod("container:3f0a9c1b3f0a"));
         assert!(!in_pod("pod:1f9a6c0e") && !in_pod("container:9c1b"));
+        assert!(in_pod("pod:shop/cart-*") && in_pod("pod:cart-0") && !in_pod("pod:cart"));
         let is = |asked: &str| Server::new(asked).is_meant(&task(1), &groups);
         for asked in ["redis-server", "redis*", "7", "8", "/system.slice/", "redis.service"] {
             assert!(is(asked), "{asked}");

@@ -400,7 +400,7 @@ fn simulated_by(
         kernel: name.to_owned(),
         note: format!("simulated: {}, {}, seed {}", scenario.title, plan.variant, options.seed),
         tasks: tasks_of(plan),
-        groups: plan.workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
+        groups: plan.workload.groups.iter().cloned().map(GroupInfo::from).collect(),
         ..scenario.header(&machine)
     };
     let source = |source| StudyError::trace(&scenario.name, source);

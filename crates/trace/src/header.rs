@@ -240,12 +240,22 @@ pub struct GroupInfo {
     /// Name, parent, weight, `cpu.max`, cpuset, and whether it is an autogroup.
     #[serde(flatten)]
     pub spec: GroupSpec,
+    /// The pod of Kubernetes to which it belongs, `NAMESPACE/NAME` (format 1.8). `None`: the path
+    /// names no pod, or the recorder could not learn the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
 }
 
 impl GroupInfo {
-    /// Writes the name as it is shown.
+    /// Writes the names as they are shown.
     pub(crate) fn escape(&mut self) {
-        escape(&mut self.spec.name);
+        std::iter::once(&mut self.spec.name).chain(&mut self.pod).for_each(escape);
+    }
+}
+
+impl From<GroupSpec> for GroupInfo {
+    fn from(spec: GroupSpec) -> GroupInfo {
+        GroupInfo { spec, pod: None }
     }
 }
 

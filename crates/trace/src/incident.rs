@@ -25,6 +25,15 @@ pub struct Incident {
     pub from_ns: u64,
     /// Its length; `None`: it still went on when the recorder gave up waiting for its end.
     pub length_ns: Option<u64>,
+    /// How much of that length was over when the recording begins: it was longer than what the
+    /// recorder keeps.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub before_ns: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 impl Header {
@@ -50,7 +59,8 @@ impl Incident {
 
     /// Returns its end; [`Ns::MAX`] when it did not end.
     pub fn to(&self) -> Ns {
-        self.length_ns.map_or(Ns::MAX, |length| self.from().saturating_add(Ns(length)))
+        let within = self.length_ns.map(|length| Ns(length.saturating_sub(self.before_ns)));
+        within.map_or(Ns::MAX, |within| self.from().saturating_add(within))
     }
 
     /// Returns the stretch with a margin of half its length at each side, within a recording of
@@ -74,7 +84,10 @@ impl Incident {
     pub fn sentence(&self, recording: &Recording) -> String {
         let task = format!("{}[{}]", shown(&self.task), self.tid);
         let for_what = if self.did == "waited" { " for a CPU" } else { "" };
-        let from = self.from();
+        let from = match Ns(self.before_ns) {
+            Ns::ZERO => format!("from {} on", self.from()),
+            before => format!("from {before} before the recording begins on"),
+        };
         let stretch = match self.length_ns {
             Some(length) => format!("{} {}{for_what}", self.did, Ns(length)),
             None => format!("{} longer than was recorded{for_what}", self.did),
@@ -84,18 +97,19 @@ impl Incident {
             (false, why) => format!(", while {why}"),
         });
         format!(
-            "{task} {stretch}{behind}, from {from} on: the recording was kept for this ({}).",
+            "{task} {stretch}{behind}, {from}: the recording was kept for this ({}).",
             shown(&self.condition)
         )
     }
 
-    /// Returns what the task waited for, and whether that is a task.
+    /// Returns what the task waited for, and whether that is a task; `None`: it did not wait, or
+    /// what ran during a part of it was not recorded.
     fn behind(&self, recording: &Recording) -> Option<(bool, String)> {
         let mut tasks = vec![false; recording.header.tasks.len()];
         self.tasks(&recording.header).for_each(|task| tasks[task.index()] = true);
         let scope =
             Scope { from: self.from(), to: self.to(), tasks: Some(tasks), ..Scope::default() };
-        let waited = self.did == "waited" && self.length_ns.is_some();
+        let waited = self.did == "waited" && self.length_ns.is_some() && self.before_ns == 0;
         waited.then(|| longest_wait(recording, &scope)).flatten()
     }
 
@@ -127,6 +141,7 @@ mod tests {
             did: "waited".to_owned(),
             from_ns: 2_000_000,
             length_ns: Some(20_000_000),
+            before_ns: 0,
         });
         let event = |ms: u64, kind| SchedEvent { at: Ns::from_ms(ms), cpu: CpuId(0), kind };
         let switch = |prev: Option<u32>, prev_state, next: Option<u32>| EventKind::Switch {
@@ -154,6 +169,23 @@ mod tests {
         );
         assert_eq!(found.around(recording.duration), (Ns::ZERO, Ns::from_ms(30)));
         assert_eq!(found.around(Ns::MAX).1, Ns::from_ms(32));
+    }
+
+    /// Of a wait that began before the recording its beginning is not known, and another wait in
+    /// the recording does not count as it.
+    #[test]
+    fn what_was_before_the_recording_is_said_and_not_guessed() {
+        let recording = recording();
+        let known = recording.header.incident().expect("it is in the header");
+        assert!(!serde_json::to_string(&known).unwrap().contains("before_ns"));
+        let found =
+            Incident { from_ns: 0, length_ns: Some(50_000_000), before_ns: 27_000_000, ..known };
+        assert_eq!(
+            found.sentence(&recording),
+            "redis[7] waited 50.0ms for a CPU, from 27.0ms before the recording begins on: the \
+             recording was kept for this (redis waited > 10ms)."
+        );
+        assert_eq!((found.from(), found.to()), (Ns::ZERO, Ns::from_ms(23)));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! programs that start such things name their groups by rules, and no daemon has to be asked. Paths
 //! of cgroup v1 (the `cpu` controller's) and v2 follow the same rules.
 
-use crate::{Header, TaskInfo};
+use crate::{GroupInfo, Header, TaskInfo};
+use schedlab_model::text::glob;
 
 /// A container, as its control group names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +145,26 @@ pub fn pod(path: &str) -> Option<Pod> {
     None
 }
 
+/// Returns what the pod of a group is called: namespace and name where the recorder knew them, else
+/// the uid; and the class of service. Pods that follow each other under one name, as those of a
+/// StatefulSet do, are one.
+pub fn pod_name(group: &GroupInfo) -> Option<String> {
+    let pod = pod(&group.spec.name)?;
+    let name = group.pod.as_deref().unwrap_or(&pod.uid);
+    Some(format!("{name} ({})", pod.qos))
+}
+
+/// Returns whether a group belongs to the pod that a user names: by its uid, or by `NAME` or
+/// `NAMESPACE/NAME`, each a name or a glob.
+pub fn is_in_pod(group: &GroupInfo, asked: &str) -> bool {
+    let Some(pod) = pod(&group.spec.name) else { return false };
+    let is_named = |full: &String| {
+        let name = full.split_once('/').map_or(full.as_str(), |(_, name)| name);
+        glob(asked, if asked.contains('/') { full } else { name })
+    };
+    pod.uid == asked || group.pod.as_ref().is_some_and(is_named)
+}
+
 /// Returns whether a text is a pod's uid: 32 hexadecimal digits, in five groups or, for pods that a
 /// kubelet reads from files, in one.
 fn is_uid(text: &str) -> bool {
@@ -205,6 +226,26 @@ mod tests {
             let pod = pod(path).map(|one| format!("{} {}", one.uid, one.qos));
             assert_eq!(or(pod), fields[3], "pod of {path}");
         }
+    }
+
+    #[test]
+    fn a_pod_is_called_by_its_name_where_it_is_known() {
+        let path = format!("/kubepods/burstable/pod{UID}/{ID}");
+        let group = |pod: Option<&str>| GroupInfo {
+            spec: schedlab_model::GroupSpec { name: path.clone(), ..Default::default() },
+            pod: pod.map(str::to_owned),
+        };
+        let (named, unknown) = (group(Some("shop/checkout-7d9f")), group(None));
+        assert_eq!(pod_name(&named).unwrap(), "shop/checkout-7d9f (burstable)");
+        assert_eq!(pod_name(&unknown).unwrap(), format!("{UID} (burstable)"));
+        assert_eq!(pod_name(&GroupInfo::default()), None);
+        for asked in [UID, "checkout-7d9f", "checkout-*", "shop/checkout-7d9f", "*/checkout-*"] {
+            assert!(is_in_pod(&named, asked), "{asked}");
+        }
+        for asked in ["checkout", "shop", "cart/checkout-7d9f", "checkout-7d9f/"] {
+            assert!(!is_in_pod(&named, asked), "{asked}");
+        }
+        assert!(is_in_pod(&unknown, UID) && !is_in_pod(&unknown, "checkout-*"));
     }
 
     #[test]

@@ -219,7 +219,7 @@ fn header() -> Header {
                 .collect(),
         ),
         tasks: (0..3_u32).map(|i| TaskInfo::unknown(100 + i, 100 + i, format!("t{i}"))).collect(),
-        groups: vec![GroupInfo { spec: group("/", None) }, GroupInfo { spec: limited }],
+        groups: [group("/", None), limited].map(GroupInfo::from).to_vec(),
         ..Header::default()
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
     refuse(
         &args.input,
         &given,
-        "give --serve NAME (also unit, group, pod:UID), --top or --format",
+        "give --serve NAME (also unit, group, pod:NAME), --top or --format",
     )?;
     let progress = Progress::with_verb("reading");
     let found = fleet::show(Path::new(&args.input), args.serve.serve(), 0, &|done, all| {

@@ -130,7 +130,7 @@ pub(crate) enum Grouped {
     Unit,
     /// By container: the runtime and the first digits of the id
     Container,
-    /// By pod of Kubernetes: uid and class of service
+    /// By pod of Kubernetes: namespace and name, or uid; and class of service
     Pod,
     /// By guest of KVM; other tasks by name
     Guest,

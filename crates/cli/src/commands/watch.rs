@@ -10,14 +10,19 @@ use crate::render::view::{Pressed, View};
 use crate::render::watch::{draw, summary};
 use crate::screen::{LOOK, Screen, show};
 use anyhow::{Context as _, anyhow, bail};
+use clap::ValueEnum;
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use schedlab_host::privileges::{give_up_all_but, to_write_in};
 use schedlab_host::{HostError, RecordEnd, RecordRequest, RecordUntil, StopSignal};
+use schedlab_lab::flight::metrics::Address;
 use schedlab_lab::watch::output::WatchOutput;
-use schedlab_lab::watch::{SharedState, WatchFilter, WatchState, watch};
+use schedlab_lab::watch::{
+    SharedState, WatchFilter, WatchMetrics, WatchOptions, WatchState, watch,
+};
 use schedlab_model::Ns;
 use schedlab_study::serve::Server;
+use schedlab_trace::analysis::By;
 use schedlab_trace::owner::is_unit;
 use schedlab_trace::too_much_lost;
 use std::io::{IsTerminal, Write};
@@ -37,6 +42,9 @@ Examples:
   schedlab watch --task 'redis-*'           waits of tasks by their names
   schedlab watch --unit redis               waits of a systemd unit
   schedlab watch --cgroup /batch --for 1m   waits of a control group, for a minute
+  schedlab watch --by unit                  a row for each systemd unit, container, pod, ...
+  schedlab watch --by pod --openmetrics 127.0.0.1:9920
+                                            the same, and metrics for Prometheus beside it
   schedlab watch --json --for 10s           a line of JSON every second (docs/watch-schema.md)
 
 Keys: ? help, q quit, / find, arrows scroll, s sort, w write the last 10 s as a recording into this \
@@ -56,6 +64,13 @@ pub(crate) struct WatchArgs {
     unit: Option<String>,
     #[command(flatten)]
     serve: RequestArgs<Serve>,
+    /// Take tasks together: a row for each of these, not for each thread
+    #[arg(long, value_name = "WHAT", default_value = "name")]
+    by: Rows,
+    /// Serve metrics by these rows in OpenMetrics' form: a port of loopback, or unix:/PATH; without
+    /// a terminal nothing else is shown until the end
+    #[arg(long, value_name = "ADDRESS")]
+    openmetrics: Option<Address>,
     /// Stop after this time, such as 30s
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Ns>,
@@ -66,18 +81,57 @@ pub(crate) struct WatchArgs {
     format: FormatArgs,
 }
 
+/// What a row is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Rows {
+    /// Name of the tasks
+    Name,
+    /// Process: its main thread's name and its id
+    Process,
+    /// Control group
+    Cgroup,
+    /// Systemd unit; without one the session
+    Unit,
+    /// Container: the runtime and the first digits of the id
+    Container,
+    /// Pod of Kubernetes: namespace and name, or uid; and class of service
+    Pod,
+}
+
+impl Rows {
+    const fn by(self) -> By {
+        match self {
+            Rows::Name => By::Name,
+            Rows::Process => By::Process,
+            Rows::Cgroup => By::Cgroup,
+            Rows::Unit => By::Unit,
+            Rows::Container => By::Container,
+            Rows::Pod => By::Pod,
+        }
+    }
+}
+
 /// What the key w writes.
 pub(super) const LAST: Ns = Ns::from_s(10);
+
+fn is_terminal() -> bool {
+    std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+}
+
+impl WatchArgs {
+    fn is_on_screen(&self) -> bool {
+        self.format.is_table() && is_terminal()
+    }
+}
 
 /// The thread that records.
 pub(super) type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
 pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
-    let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    if args.format.is_table() && !terminal {
+    if args.format.is_table() && !is_terminal() && args.openmetrics.is_none() {
         bail!(
             "watch draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab \
-             watch), or use --json or --format csv"
+             watch), or use --json, --format csv or --openmetrics 127.0.0.1:9920"
         );
     }
     if args.duration == Some(Ns::ZERO) {
@@ -85,9 +139,15 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     }
     let signal = stop_signal()?;
     let (shared, stop) = (SharedState::default(), Arc::new(AtomicBool::new(false)));
-    let recorder = start(args, &shared, &stop);
-    // The recorder's thread has what it needs to open; this one only shows.
+    let bound = args.openmetrics.as_ref().map(|at| WatchMetrics::bind(at, args.by.by()));
+    let (metrics, server) = bound.transpose()?.unzip();
+    let recorder = start(args, metrics, &shared, &stop);
+    // The recorder's thread has what it needs to open; this one and the server's only show.
     give_up_all_but(&[]).context("giving up capabilities (capset)")?;
+    let serving = server.map(|server| {
+        let stop = Arc::clone(&stop);
+        spawn(move || server.serve(&|| stop.load(Ordering::Relaxed)))
+    });
     let ready = || shared.lock().start.is_some();
     while !ready() && !recorder.is_finished() && !signal.requested() {
         sleep(LOOK);
@@ -96,7 +156,7 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     // A recorder that could not begin reports its error before the terminal is changed.
     let shown = if !ready() || recorder.is_finished() {
         Ok(())
-    } else if !args.format.is_table() {
+    } else if !args.is_on_screen() {
         lines(&shared, &recorder, args.format.has_steps().then_some(&mut printer), &signal)
     } else {
         on_screen(&shared, &recorder, &signal)
@@ -105,6 +165,9 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let end = recorder
         .join()
         .map_err(|_| anyhow!("the recorder failed; this is a fault of schedlab"))??;
+    if let Some(Err(_)) = serving.map(JoinHandle::join) {
+        bail!("the server of the metrics failed; this is a fault of schedlab");
+    }
     shown?;
     let mut state = shared.lock().clone();
     state.now = state.now.max(end.duration);
@@ -115,13 +178,18 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     Ok(if bad { Exit::Untrusted } else { Exit::Done })
 }
 
-fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Recorder {
+fn start(
+    args: &WatchArgs,
+    metrics: Option<WatchMetrics>,
+    shared: &SharedState,
+    stop: &Arc<AtomicBool>,
+) -> Recorder {
     let scope = if args.pid.is_empty() {
         RecordUntil::Stopped
     } else {
         RecordUntil::ProcessesEnd(args.pid.clone())
     };
-    let focus = match (&args.cgroup, args.serve.serve()) {
+    let filter = match (&args.cgroup, args.serve.serve()) {
         (Some(path), _) => WatchFilter::Group(path.clone()),
         (None, Some(server)) => WatchFilter::Server(Server::new(server)),
         (None, None) => match (&args.task, &args.unit) {
@@ -132,7 +200,7 @@ fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Reco
         },
     };
     // Only a screen has keys.
-    let keep = if args.format.is_table() { LAST } else { Ns::ZERO };
+    let keep = if args.is_on_screen() { LAST } else { Ns::ZERO };
     let duty = if keep > Ns::ZERO { to_write_in(Path::new(".")) } else { None };
     let request = RecordRequest {
         duration: args.duration,
@@ -141,7 +209,8 @@ fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Reco
         ..RecordRequest::new(scope)
     };
     let (shared, stop) = (shared.clone(), Arc::clone(stop));
-    spawn(move || watch(&request, &focus, keep, &shared, &|| stop.load(Ordering::Relaxed)))
+    let options = WatchOptions { filter, by: args.by.by(), keep, metrics };
+    spawn(move || watch(&request, options, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 
 /// Returns the name of a unit with its kind, as a control group has it.

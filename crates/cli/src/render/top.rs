@@ -199,7 +199,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use schedlab_lab::top::{Rates, SCHEMA};
-    use schedlab_lab::watch::{WatchFilter, replayed};
+    use schedlab_lab::watch::{WatchFilter, WatchOptions, replayed};
     use schedlab_live::driver::Counts;
     use schedlab_model::CpuSet;
     use schedlab_trace::Recording;
@@ -234,7 +234,7 @@ mod tests {
     fn screen(width: u16, height: u16) -> Vec<String> {
         let path =
             concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
-        let state = replayed(&Recording::open(path).unwrap(), &WatchFilter::All);
+        let state = replayed(&Recording::open(path).unwrap(), WatchOptions::new(WatchFilter::All));
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, &snapshot(), &state, &View::default())).unwrap();
         let buffer = terminal.backend().buffer();

@@ -6,6 +6,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table};
+use schedlab_lab::watch::output::by_word;
 use schedlab_lab::watch::{TaskWaits, WatchState};
 use schedlab_model::Ns;
 use schedlab_model::text::between;
@@ -84,9 +85,17 @@ pub(super) fn block(title: impl Into<String>) -> Block<'static> {
 fn tasks(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: &View) {
     let title = match &state.guess {
         Some(guess) => format!("Run-queue latency; serve: {} (guessed: {})", guess.name, guess.why),
-        None => "Run-queue latency by task (wakeup or preemption to running)".to_owned(),
+        None => {
+            let by = row_word(state);
+            format!("Run-queue latency by {by} (wakeup or preemption to running)")
+        }
     };
     waits(frame, area, state, view, &(title + " "), true);
+}
+
+/// Returns what a row is of.
+fn row_word(state: &WatchState) -> &'static str {
+    state.by.map_or("task", |by| by_word(Some(by)))
 }
 
 /// Draws how long the tasks waited, by task; with their shares of the CPUs if `shares`.
@@ -130,8 +139,13 @@ pub(super) fn waits(
     // Each mark of the scale is over the column in which its decade begins.
     let names = ["waits", "p50", "p99", "max"].map(str::to_owned);
     let scale = "1us      1ms     1s".to_owned();
-    let head =
-        cells(Cell::from("task"), "CPU%".to_owned(), names, "p99 interval".to_owned(), scale);
+    let head = cells(
+        Cell::from(row_word(state)),
+        "CPU%".to_owned(),
+        names,
+        "p99 interval".to_owned(),
+        scale,
+    );
     let table = Table::new(rows.iter().map(row), widths)
         .header(head.style(Style::new().add_modifier(Modifier::DIM)))
         .block(block(title.to_owned()));
@@ -173,6 +187,7 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view:
             Some(name) => format!("waits still; {name} runs"),
             None => "waits still; held back by a limit".to_owned(),
         };
+        let why = of_row(state, &wait.row) + &why;
         Row::new([
             Cell::from(Text::from(wait.age.to_string()).right_aligned()),
             Cell::from(format!("{} {}", wait.task.0, wait.task.1)),
@@ -187,6 +202,7 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view:
             Some(limit) => format!("held back by {limit}"),
             None => format!("{} ran {}", worst.culprit.0, worst.culprit.1),
         };
+        let why = of_row(state, &worst.row) + &why;
         Row::new([
             Cell::from(Text::from(worst.length.to_string()).right_aligned()),
             Cell::from(format!("{} {}", worst.task.0, worst.task.1)),
@@ -217,6 +233,11 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view:
     );
 }
 
+/// Returns the row in which a task counts, where that is not its name, as the beginning of a line.
+fn of_row(state: &WatchState, row: &str) -> String {
+    state.by.map_or_else(String::new, |_| format!("{row}: "))
+}
+
 pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
     let mut pairs: Vec<_> = state.delays.iter().collect();
     pairs.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
@@ -232,7 +253,8 @@ pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
     let widths =
         [Constraint::Length(7), Constraint::Min(8), Constraint::Length(7), Constraint::Min(8)];
     frame.render_widget(
-        Table::new(rows, widths).block(block("Delays: running task, waiting task ")),
+        Table::new(rows, widths)
+            .block(block(format!("Delays: running {0}, waiting {0} ", row_word(state)))),
         area,
     );
 }
@@ -342,7 +364,7 @@ mod tests {
     use crate::render::view::Sort;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use schedlab_lab::watch::{WatchFilter, replayed};
+    use schedlab_lab::watch::{WatchFilter, WatchOptions, replayed};
     use schedlab_trace::Recording;
 
     fn screen(width: u16, height: u16, state: &WatchState, view: &View) -> Vec<String> {
@@ -356,7 +378,7 @@ mod tests {
     fn recorded() -> WatchState {
         let path =
             concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
-        replayed(&Recording::open(path).unwrap(), &WatchFilter::All)
+        replayed(&Recording::open(path).unwrap(), WatchOptions::new(WatchFilter::All))
     }
 
     #[test]
@@ -400,6 +422,7 @@ mod tests {
         let mut state = recorded();
         let wait = |number: u64| schedlab_lab::watch::OngoingWait {
             task: (format!("starved-{number}"), 77),
+            row: format!("starved-{number}"),
             from: Ns::from_ms(100),
             age: Ns::from_ms(4_200 - number),
             cpu: schedlab_model::CpuId(1),
@@ -415,6 +438,21 @@ mod tests {
         state.worst.clear();
         let lines = screen(80, 24, &state, &View::default());
         assert!(lines[title + 5].contains("starved-4"), "{lines:#?}");
+    }
+
+    #[test]
+    fn rows_are_of_what_the_user_chose() {
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
+        let by = schedlab_trace::analysis::By::Cgroup;
+        let options = WatchOptions { by, ..WatchOptions::new(WatchFilter::All) };
+        let state = replayed(&Recording::open(path).unwrap(), options);
+        let lines = screen(80, 24, &state, &View::default());
+        assert!(lines[1].contains("Run-queue latency by cgroup"), "{lines:#?}");
+        assert!(lines[2].starts_with("cgroup"), "{lines:#?}");
+        let title = lines.iter().position(|line| line.contains("Longest waits")).unwrap();
+        assert!(lines[title + 1].contains("CPU ") && lines[title + 1].contains("/"), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.contains("Delays: running cgroup")), "{lines:#?}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ fn caught(folder: &Folder) -> String {
         did: "waited".to_owned(),
         from_ns: 9_970_000_000,
         length_ns: Some(20_000_000),
+        before_ns: 0,
     });
     let event = |us: u64, kind| SchedEvent { at: Ns::from_us(us), cpu: CpuId(0), kind };
     let switch = |prev: u32, prev_state, next: u32| EventKind::Switch {

@@ -2,7 +2,11 @@
 
 use super::schedlab;
 use super::terminal::Terminal;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn it_says_that_it_needs_a_terminal() {
@@ -114,4 +118,69 @@ fn keys_search_and_save() {
     let saved = folder.0.join(saved().expect("a file")).display().to_string();
     let ran = schedlab(&["show", &saved, "--tasks"]);
     assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+/// Returns what `watch` serves at a socket; an empty text: nothing yet.
+fn scraped(socket: &str) -> String {
+    let mut text = String::new();
+    if let Ok(mut stream) = UnixStream::connect(socket) {
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it listens");
+        stream.read_to_string(&mut text).expect("an answer");
+    }
+    text
+}
+
+/// Rows and series are by what the user chose, and the server ends with the command.
+#[test]
+#[allow(clippy::print_stderr)]
+fn rows_and_metrics_are_by_what_the_user_chose() {
+    let folder = super::Folder::new("watch-by");
+    let socket = folder.0.join("metrics").display().to_string();
+    let address = format!("unix:{socket}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    command.args(["watch", "--by", "cgroup", "--json", "--openmetrics", &address]);
+    let mut watch =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    let counted = |text: &str| {
+        let count = "schedlab_wait_seconds_count{cgroup=\"/";
+        text.lines().any(|line| line.starts_with(count) && !line.ends_with(" 0"))
+    };
+    let mut text = String::new();
+    while !counted(&text) && watch.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
+        std::thread::sleep(Duration::from_millis(50));
+        text = scraped(&socket);
+    }
+    // The line of the end says what was counted until then.
+    let _ = kill_process(Pid::from_child(&watch), Signal::INT);
+    let ran = watch.wait_with_output().expect("it ends");
+    if ran.status.code() == Some(2) {
+        assert!(std::env::var_os("CI").is_none(), "recording must work here: {ran:?}");
+        eprintln!("SKIPPED: nothing can be recorded here");
+        return;
+    }
+    assert!(text.contains(" 200 OK") && text.ends_with("# EOF\n"), "{text}");
+    assert!(!text.contains("command=\""), "{text}");
+    let stdout = String::from_utf8(ran.stdout).expect("text");
+    let last: serde_json::Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["by"], "cgroup");
+    let rows: Vec<&str> =
+        last["tasks"].as_array().unwrap().iter().map(|row| row["task"].as_str().unwrap()).collect();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.starts_with('/')), "{rows:?}");
+    let is_row = |row: &serde_json::Value| rows.contains(&row["row"].as_str().unwrap());
+    assert!(last["worst"].as_array().unwrap().iter().all(is_row), "{last}");
+    assert_eq!(scraped(&socket), "", "the server ended");
+}
+
+#[test]
+fn metrics_are_for_this_machine_and_rows_are_known() {
+    let ran = schedlab(&["watch", "--openmetrics", "0.0.0.0:9920", "--for", "1s"]);
+    assert!(ran.code == 2 && ran.stderr.contains("only loopback"), "{ran:?}");
+    let ran = schedlab(&["watch", "--by", "color", "--json", "--for", "1s"]);
+    assert!(ran.code == 2 && ran.stderr.contains("container"), "{ran:?}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ran = schedlab(&["watch", "--openmetrics", &address, "--for", "1s"]);
+    assert!(ran.code == 2 && ran.stderr.contains(&address), "{ran:?}");
 }

@@ -117,8 +117,11 @@ fn run_timeout() -> Ns {
     Ns::from_s(30)
 }
 
+/// Names that have series of their own unless the file says how many.
+pub(crate) const SERIES: usize = 100;
+
 fn series() -> usize {
-    100
+    SERIES
 }
 
 /// Reads what is written as a text.
@@ -191,12 +194,7 @@ pub enum Grouping {
 impl Grouping {
     /// Returns the name of the label.
     pub const fn label(self) -> &'static str {
-        match self {
-            Grouping::Command => "command",
-            Grouping::Unit => "unit",
-            Grouping::Container => "container",
-            Grouping::Pod => "pod",
-        }
+        label(self.by())
     }
 
     /// Returns it as analyses have it.
@@ -207,6 +205,18 @@ impl Grouping {
             Grouping::Container => By::Container,
             Grouping::Pod => By::Pod,
         }
+    }
+}
+
+/// Returns the name of the label of metrics that are by this.
+pub(crate) const fn label(by: By) -> &'static str {
+    match by {
+        By::Thread | By::Name | By::Guest => "command",
+        By::Process => "process",
+        By::Cgroup => "cgroup",
+        By::Unit => "unit",
+        By::Container => "container",
+        By::Pod => "pod",
     }
 }
 
@@ -268,6 +278,12 @@ impl FlightConfig {
             return Err("run: it names no program, such as [\"/usr/local/bin/tell\"]".to_owned());
         }
         Ok(())
+    }
+
+    /// Returns how much is kept in memory: a recording is made when the time after its incident is
+    /// over, and has the time before it then.
+    pub(super) fn kept(&self) -> Ns {
+        self.ring.saturating_add(self.after)
     }
 
     /// Returns the keys in which another file differs that a running recorder cannot change.

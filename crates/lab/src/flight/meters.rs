@@ -2,7 +2,7 @@
 //! number of series is bounded, however many tasks come and go.
 
 use super::classes::Counted;
-use super::config::{FlightConfig, Grouping};
+use super::config::{FlightConfig, label};
 use super::waits::Waits;
 use prometheus_client::metrics::counter::{Atomic, Counter};
 use prometheus_client::metrics::family::Family;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use schedlab_model::{Ns, TaskId};
-use schedlab_trace::analysis::line_name;
+use schedlab_trace::analysis::{By, line_name};
 use schedlab_trace::{Header, TaskInfo};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,8 +62,8 @@ impl Atomic<f64> for Nanoseconds {
 }
 
 /// See the module. Copies of what is in the registry are updated by the recorder's thread.
-pub(super) struct Meters {
-    by: Grouping,
+pub(crate) struct Meters {
+    by: By,
     most: usize,
     waits: Family<Labels, Waits>,
     run: Family<Labels, Seconds>,
@@ -96,9 +96,23 @@ struct Series {
 impl Meters {
     /// Returns the metrics, and the registry that shows them.
     pub(super) fn new(config: &FlightConfig) -> (Meters, Registry) {
-        let meters = Meters {
-            by: config.by,
-            most: config.series,
+        let meters = Meters::of(config.by.by(), config.series);
+        let mut registry = meters.registry();
+        meters.register_incidents(&mut registry);
+        (meters, registry)
+    }
+
+    /// Returns those of a live view, which has no rules: by `by`, with series for so many names.
+    pub(crate) fn of_view(by: By, most: usize) -> (Meters, Registry) {
+        let meters = Meters::of(by, most);
+        let registry = meters.registry();
+        (meters, registry)
+    }
+
+    fn of(by: By, most: usize) -> Meters {
+        Meters {
+            by,
+            most,
             waits: Family::default(),
             run: Family::default(),
             throttled: Family::default(),
@@ -114,9 +128,7 @@ impl Meters {
             series: Vec::new(),
             places: BTreeMap::new(),
             of_task: Vec::new(),
-        };
-        let registry = meters.registry();
-        (meters, registry)
+        }
     }
 
     fn registry(&self) -> Registry {
@@ -129,29 +141,32 @@ impl Meters {
         all.register_with_unit("throttled", throttled, seconds(), self.throttled.clone());
         let delays = "Time for which a culprit ran on the CPU for which a task waited";
         all.register_with_unit("delay", delays, seconds(), self.delays.clone());
-        all.register("incidents", "Incidents of a rule", self.incidents.clone());
-        let suppressed = "Incidents that at-most left without a recording";
-        all.register("incidents_suppressed", suppressed, self.suppressed.clone());
         all.register("events", "Scheduling events that were seen", self.events.clone());
         let lost = "Scheduling events for which the kernel had no room";
         all.register("events_lost", lost, self.lost.clone());
         all.register_with_unit("own_cpu", "CPU time of schedlab", seconds(), self.own.clone());
         let stolen = "CPU time that a hypervisor gave to others, all CPUs together";
         all.register_with_unit("stolen", stolen, seconds(), self.stolen.clone());
-        let disk = "What the recordings of incidents take";
-        all.register_with_unit("recordings", disk, Unit::Bytes, self.disk.clone());
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
         all.register("build", "The program", Info::new(version));
         all
     }
 
+    fn register_incidents(&self, all: &mut Registry) {
+        all.register("incidents", "Incidents of a rule", self.incidents.clone());
+        let suppressed = "Incidents that at-most left without a recording";
+        all.register("incidents_suppressed", suppressed, self.suppressed.clone());
+        let disk = "What the recordings of incidents take";
+        all.register_with_unit("recordings", disk, Unit::Bytes, self.disk.clone());
+    }
+
     /// Returns the labels of a name.
     fn labels(&self, name: &str) -> Labels {
-        vec![(self.by.label(), name.to_owned())]
+        vec![(label(self.by), name.to_owned())]
     }
 
     /// Notes that the task at a place is another one, or in another group.
-    pub(super) fn met(&mut self, slot: TaskId) {
+    pub(crate) fn met(&mut self, slot: TaskId) {
         if let Some(known) = self.of_task.get_mut(slot.index()) {
             *known = None;
         }
@@ -258,18 +273,18 @@ impl Meters {
     }
 
     fn pair(&self, waited: &str, ran: &str) -> Labels {
-        vec![(self.by.label(), waited.to_owned()), ("culprit", ran.to_owned())]
+        vec![(label(self.by), waited.to_owned()), ("culprit", ran.to_owned())]
     }
 
     /// Counts CPU time of a task.
-    pub(super) fn ran(&mut self, task: TaskId, header: &Header, time: Ns, now: Ns) {
+    pub(crate) fn ran(&mut self, task: TaskId, header: &Header, time: Ns, now: Ns) {
         let at = self.series_of(task, header, now);
         self.series[at].used = now;
         self.series[at].run.inner().add(time);
     }
 
     /// Counts a wait, and for how long a limit held it up.
-    pub(super) fn waited(
+    pub(crate) fn waited(
         &mut self,
         (task, header): (TaskId, &Header),
         (length, throttled): (Ns, Ns),
@@ -285,7 +300,7 @@ impl Meters {
     }
 
     /// Counts for how long a task ran while another waited.
-    pub(super) fn delayed(
+    pub(crate) fn delayed(
         &mut self,
         (waited, ran): (TaskId, TaskId),
         header: &Header,
@@ -334,14 +349,14 @@ impl Meters {
     }
 
     /// Counts what the recorder has seen since the last time.
-    pub(super) fn seen(&self, events: u64, lost: u64) {
+    pub(crate) fn seen(&self, events: u64, lost: u64) {
         self.events.inc_by(events);
         self.lost.inc_by(lost);
     }
 
     /// Sets what is read rather than counted: own CPU time and stolen time so far, and what
     /// recordings take.
-    pub(super) fn read(&self, own: Ns, stolen: Ns, disk: u64) {
+    pub(crate) fn read(&self, own: Ns, stolen: Ns, disk: u64) {
         self.own.inner().set(own);
         self.stolen.inner().set(stolen);
         self.disk.set(i64::try_from(disk).unwrap_or(i64::MAX));
@@ -349,13 +364,13 @@ impl Meters {
 }
 
 /// Returns the name under which the task at a place counts.
-pub(super) fn name_of(by: Grouping, task: TaskId, header: &Header) -> String {
+pub(crate) fn name_of(by: By, task: TaskId, header: &Header) -> String {
     let name = |info: &TaskInfo| {
         let leader = |pid: u32| {
             let leader = header.tasks.iter().find(|task| task.tid == pid);
             leader.map(|task| task.comm.as_str())
         };
-        line_name(header, info, by.by(), leader).unwrap_or_else(|| info.comm.clone())
+        line_name(header, info, by, leader).unwrap_or_else(|| info.comm.clone())
     };
     header.tasks.get(task.index()).map_or_else(|| "?".to_owned(), name)
 }

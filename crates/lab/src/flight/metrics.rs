@@ -4,16 +4,18 @@ use super::FlightError;
 use prometheus_client::encoding::prometheus_protobuf::encode_to_vec;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use schedlab_host::privileges::give_up_all_but;
+use std::error::Error;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
-use tiny_http::{Header, Method, Request, Response, Server};
+use tiny_http::{Header, Listener, Method, Request, Response, Server};
 
 /// What OpenMetrics 1.0 calls itself (Prometheus' exposition formats).
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -71,21 +73,29 @@ impl fmt::Display for Address {
     }
 }
 
-/// Binds the address.
+/// Binds the address. The threads that read requests have no capabilities.
 ///
 /// # Errors
 /// It is taken, or may not be used.
-pub(super) fn bind(address: &Address) -> Result<Server, FlightError> {
-    let failed = |reason: String| FlightError::Metrics { address: address.to_string(), reason };
-    match address {
-        Address::Loopback(address) => {
-            Server::http(address).map_err(|error| failed(error.to_string()))
-        }
-        Address::Socket(path) => {
-            let listener = socket(path).map_err(|error| failed(error.to_string()))?;
-            Server::from_listener(listener, None).map_err(|error| failed(error.to_string()))
-        }
-    }
+pub(crate) fn bind(address: &Address) -> Result<Server, FlightError> {
+    // A thread has at first the capabilities of the one that makes it.
+    let bound = std::thread::scope(|threads| {
+        let binding = threads.spawn(|| bind_and_give_up(address));
+        binding.join().unwrap_or_else(|_| Err("a thread failed".into()))
+    });
+    bound.map_err(|error| FlightError::Metrics {
+        address: address.to_string(),
+        reason: error.to_string(),
+    })
+}
+
+fn bind_and_give_up(address: &Address) -> Result<Server, Box<dyn Error + Send + Sync>> {
+    let listener: Listener = match address {
+        Address::Loopback(address) => TcpListener::bind(address)?.into(),
+        Address::Socket(path) => socket(path)?.into(),
+    };
+    give_up_all_but(&[])?;
+    Server::from_listener(listener, None)
 }
 
 /// Makes the socket; one that a recorder left behind is replaced, nothing else is.
@@ -98,7 +108,7 @@ fn socket(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Serves until `stop`.
-pub(super) fn serve(server: &Server, registry: &Arc<Registry>, stop: &dyn Fn() -> bool) {
+pub(crate) fn serve(server: &Server, registry: &Arc<Registry>, stop: &dyn Fn() -> bool) {
     while !stop() {
         // One request that fails is no reason to stop serving others.
         if let Ok(Some(request)) = server.recv_timeout(LOOK) {

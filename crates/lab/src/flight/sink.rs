@@ -150,7 +150,7 @@ impl<'a> FlightSink<'a> {
         let findings = Findings::new(windows(&config, own), meters);
         FlightSink {
             header: Header { note: "kept by schedlab flight".to_owned(), ..Header::default() },
-            flight: FlightRecorder::new(config.ring, config.memory.0 as usize),
+            flight: FlightRecorder::new(config.kept(), config.memory.0 as usize),
             stops: StopWatcher::new(&until, own),
             stretches,
             live: LiveFollower::new(findings),
@@ -466,7 +466,7 @@ fn windows(config: &FlightConfig, own_process: u32) -> Windows {
 }
 
 /// Returns the CPU time of this process.
-fn own_cpu() -> Ns {
+pub(crate) fn own_cpu() -> Ns {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Ns(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }

@@ -4,7 +4,7 @@ use schedlab_host::{
     Backend, FactSource, GroupFacts, MachineFacts, RecordStart, RecordingCapabilities, TaskFacts,
 };
 use schedlab_model::{GroupSpec, Partition};
-use schedlab_trace::{Capabilities, Capability, GroupInfo, Header, TaskInfo};
+use schedlab_trace::{Capabilities, Capability, GroupInfo, Header, TaskInfo, owner};
 use std::collections::BTreeMap;
 
 /// Notes in a header what the recorder knows at its start.
@@ -100,5 +100,6 @@ pub(crate) fn group_info(group: &GroupFacts) -> GroupInfo {
         cap_percent: 0,
         cpus: None,
     };
-    GroupInfo { spec }
+    let pod = owner::pod(&spec.name).and_then(|pod| schedlab_host::pod_name(&pod.uid));
+    GroupInfo { spec, pod }
 }

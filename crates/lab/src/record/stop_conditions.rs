@@ -205,6 +205,7 @@ impl Caught {
             did: self.measure.past().to_owned(),
             from_ns: self.from.saturating_sub(begin).0,
             length_ns: self.length.map(|length| length.0),
+            before_ns: begin.saturating_sub(self.from).0,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{LongWait, OngoingWait, TaskWaits, WatchState};
 use schedlab_model::Ns;
 use schedlab_study::serve::Guess;
+use schedlab_trace::analysis::By;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -28,25 +29,28 @@ pub struct WatchOutput {
     pub lost: u64,
     /// CPU time of schedlab itself, as the recorder sees it.
     pub own_cpu_ns: u64,
+    /// What tasks are taken together by: `name`, `process`, `cgroup`, `unit`, `container` or `pod`.
+    pub by: &'static str,
     /// The program that schedlab takes for the server, which comes first on the screen; `None`:
-    /// some tasks were asked for, or none is guessed.
+    /// some tasks were asked for, tasks are not shown by name, or none is guessed.
     pub guess: Option<Guess>,
-    /// Waits by name of the task.
+    /// Waits by name of the task, or by what `by` says.
     pub tasks: Vec<WatchedTask>,
     /// The longest waits that are over, the longest first.
     pub worst: Vec<WorstWait>,
     /// Waits of a millisecond and more that go on, the longest first. They are not in the sums yet.
     pub ongoing: Vec<WaitSoFar>,
-    /// How long one task ran while another waited.
+    /// How long the tasks of one row ran while those of another waited.
     pub delays: Vec<Delay>,
     /// Waits that a limit caused.
     pub throttled: Vec<Throttled>,
 }
 
-/// All threads of a name.
+/// All threads of a row: of a name, or of what `by` says.
 #[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct WatchedTask {
-    /// The name; `(others)` for all names beyond 2000.
+    /// The name, or that of the process, group, unit, container or pod; `(others)` for all beyond
+    /// 2000.
     pub task: String,
     /// CPU time.
     pub cpu_ns: u64,
@@ -74,6 +78,8 @@ pub struct WorstWait {
     pub task: String,
     /// Its thread id.
     pub tid: u32,
+    /// The row of `tasks` in which it counts.
+    pub row: String,
     /// Beginning of the wait, since the start.
     pub from_ns: u64,
     /// Length of the wait.
@@ -95,6 +101,8 @@ pub struct WaitSoFar {
     pub task: String,
     /// Its thread id.
     pub tid: u32,
+    /// The row of `tasks` in which it counts.
+    pub row: String,
     /// Beginning of the wait, since the start.
     pub from_ns: u64,
     /// Its length until the last event.
@@ -105,21 +113,21 @@ pub struct WaitSoFar {
     pub running: Option<String>,
 }
 
-/// How long one task ran while another waited.
+/// How long the tasks of one row ran while those of another waited.
 #[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct Delay {
-    /// Name of the task that waited.
+    /// The row that waited.
     pub waited: String,
-    /// Name of the task that ran meanwhile.
+    /// The row that ran meanwhile.
     pub ran: String,
     /// How long.
     pub time_ns: u64,
 }
 
-/// How often and for how long a limit held a task back.
+/// How often and for how long a limit held tasks of a row back.
 #[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct Throttled {
-    /// Name of the task.
+    /// The row.
     pub task: String,
     /// The limit.
     pub limit: String,
@@ -127,6 +135,18 @@ pub struct Throttled {
     pub times: u64,
     /// Their length in all.
     pub time_ns: u64,
+}
+
+/// Returns the word for how tasks are taken together.
+pub fn by_word(by: Option<By>) -> &'static str {
+    match by {
+        None | Some(By::Thread | By::Name | By::Guest) => "name",
+        Some(By::Process) => "process",
+        Some(By::Cgroup) => "cgroup",
+        Some(By::Unit) => "unit",
+        Some(By::Container) => "container",
+        Some(By::Pod) => "pod",
+    }
 }
 
 impl From<&WatchState> for WatchOutput {
@@ -147,6 +167,7 @@ impl From<&WatchState> for WatchOutput {
             events: state.events,
             lost: state.lost,
             own_cpu_ns: state.own.0,
+            by: by_word(state.by),
             guess: state.guess.clone(),
             tasks: state.lines.iter().map(|(name, line)| WatchedTask::new(name, line)).collect(),
             worst: state.worst.iter().map(WorstWait::from).collect(),
@@ -183,6 +204,7 @@ impl From<&LongWait> for WorstWait {
         WorstWait {
             task: wait.task.0.clone(),
             tid: wait.task.1,
+            row: wait.row.clone(),
             from_ns: wait.from.0,
             length_ns: wait.length.0,
             cpu: wait.cpu.0,
@@ -198,6 +220,7 @@ impl From<&OngoingWait> for WaitSoFar {
         WaitSoFar {
             task: wait.task.0.clone(),
             tid: wait.task.1,
+            row: wait.row.clone(),
             from_ns: wait.from.0,
             age_ns: wait.age.0,
             cpu: wait.cpu.0,

@@ -60,7 +60,7 @@ impl Scenario {
                 .enumerate()
                 .map(|(index, task)| task_info(index, task))
                 .collect(),
-            groups: workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
+            groups: workload.groups.iter().cloned().map(GroupInfo::from).collect(),
             ..Header::default()
         }
     }

@@ -132,7 +132,7 @@ mod tests {
             ..TaskInfo::unknown(tid, pid, format!("t{tid}"))
         };
         let header = Header {
-            groups: specs.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
+            groups: specs.iter().cloned().map(GroupInfo::from).collect(),
             tasks: threads.into_iter().map(task).collect(),
             ..Header::default()
         };

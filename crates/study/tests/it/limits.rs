@@ -67,7 +67,7 @@ pub(crate) fn record(name: &str, workload: &Workload) -> PathBuf {
         topology: Machine::flat(1).topology,
         capabilities: Capabilities::simulator(),
         tasks: workload.tasks.iter().enumerate().map(info).collect(),
-        groups: workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
+        groups: workload.groups.iter().cloned().map(GroupInfo::from).collect(),
         ..Header::default()
     };
     let (events, _) = simulate(workload);

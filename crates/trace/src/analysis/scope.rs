@@ -147,7 +147,8 @@ pub fn line_name<'a>(
     by: By,
     leader: impl FnOnce(u32) -> Option<&'a str>,
 ) -> Option<String> {
-    let path = header.groups.get(task.group.index()).map_or("/", |info| info.spec.name.as_str());
+    let group = header.groups.get(task.group.index());
+    let path = group.map_or("/", |info| info.spec.name.as_str());
     Some(match by {
         By::Thread => return None,
         By::Name | By::Guest => task.comm.clone(),
@@ -159,8 +160,7 @@ pub fn line_name<'a>(
             || "(no container)".to_owned(),
             |one| format!("{} {}", one.runtime, one.id.get(..SHORT_ID).unwrap_or(one.id)),
         ),
-        By::Pod => owner::pod(path)
-            .map_or_else(|| "(no pod)".to_owned(), |one| format!("{} ({})", one.uid, one.qos)),
+        By::Pod => group.and_then(owner::pod_name).unwrap_or_else(|| "(no pod)".to_owned()),
     })
 }
 

@@ -135,6 +135,7 @@ pub fn anonymous(recording: &mut Recording, names: &Pseudonyms) {
     }
     for group in &mut header.groups {
         group.spec.name = names.path(&group.spec.name);
+        group.pod = group.pod.as_deref().map(|pod| names.path(pod));
     }
     if let Some(mut incident) = header.incident() {
         incident.tid = id(incident.tid);
@@ -191,6 +192,7 @@ mod tests {
                 parent: (name != "/").then_some(GroupId::ROOT),
                 ..GroupSpec::default()
             },
+            pod: None,
         };
         let task = |tid, comm: &str, group| TaskInfo {
             group: GroupId(group),
@@ -218,6 +220,7 @@ mod tests {
             did: "waited".to_owned(),
             from_ns: 5,
             length_ns: Some(7),
+            before_ns: 0,
         });
         let mut recording = Recording::from_parts(header, Vec::new(), Ns(9)).unwrap();
         recording.facts.objects.push(ObjectInfo {

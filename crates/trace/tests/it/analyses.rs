@@ -233,7 +233,7 @@ fn limited(header: &mut Header) {
         bandwidth: Some(bandwidth),
         ..GroupSpec::default()
     };
-    header.groups = [root, batch].map(|spec| GroupInfo { spec }).to_vec();
+    header.groups = [root, batch].map(GroupInfo::from).to_vec();
     header.tasks[1].group = GroupId(1);
 }
 

@@ -22,6 +22,7 @@ fn of_host() -> Header {
             parent: (name != "/").then_some(GroupId::ROOT),
             ..GroupSpec::default()
         },
+        pod: None,
     };
     header.groups = vec![group("/"), group("/web"), group("/batch")];
     for (task, (pid, group, vcpu)) in

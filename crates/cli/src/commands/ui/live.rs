@@ -7,7 +7,7 @@ use schedlab_files::spare_folders;
 use schedlab_host::privileges::{give_up_all_but, to_write_in};
 use schedlab_host::{RecordRequest, RecordUntil};
 use schedlab_lab::watch::output::WatchOutput;
-use schedlab_lab::watch::{SharedState, WatchFilter, watch};
+use schedlab_lab::watch::{SharedState, WatchFilter, WatchOptions, watch};
 use schedlab_ui::Live;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -47,8 +47,8 @@ impl Watched {
         };
         let (shared, stop) = (SharedState::default(), Arc::new(AtomicBool::new(false)));
         let (own, ended) = (shared.clone(), stop.clone());
-        let recorder =
-            spawn(move || watch(&request, &WatchFilter::All, LAST, &own, &|| ended.load(Relaxed)));
+        let options = WatchOptions { keep: LAST, ..WatchOptions::new(WatchFilter::All) };
+        let recorder = spawn(move || watch(&request, options, &own, &|| ended.load(Relaxed)));
         // The recorder's thread has what it needs to open; the server's threads only show.
         give_up_all_but(&[]).context("giving up capabilities (capset)")?;
         while shared.lock().start.is_none() && !recorder.is_finished() {

@@ -57,7 +57,7 @@ impl FlightSink<'_> {
     /// Returns what the kernel counts and tells of a task.
     fn watch(&mut self, task: TaskId) -> Watch {
         let slot = self.live.slot(task);
-        let by = self.config.by;
+        let by = self.config.by.by();
         let findings = self.live.listener();
         let (counts, limit, throttled) = findings.windows.watch(slot);
         let name = name_of(by, slot, &findings.header);

@@ -97,6 +97,9 @@ fn an_incident_becomes_a_recording_and_at_most_holds() {
     // The time after it is in the recording, too.
     let end = incident.from_ns + 20_000_000;
     assert!(recording.duration.0 >= end + 80_000_000, "{} {end}", recording.duration);
+    // And so is all of `ring` before it, of which the time after it takes nothing.
+    assert!(end > 9_900_000_000, "{end}");
+    assert_eq!(incident.before_ns, 0);
 }
 
 #[test]
