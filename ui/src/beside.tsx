@@ -1,7 +1,7 @@
 // A second recording below the first: what `schedlab diff` says, and the lanes of both from one common beginning.
 import { useEffect, useState } from "preact/hooks";
 import { show } from "./answer";
-import { get } from "./api";
+import { get, stream } from "./api";
 import type { Diff, Inputs, Overview } from "./types";
 import type { LanesData } from "./page/data";
 import { Widget } from "./widget";
@@ -40,7 +40,11 @@ export function Beside({ id, other, overview, query }: { id: string; other: stri
     setLanes(null);
     fail("");
     const wrong = (error: unknown) => { if (!ends.aborted) fail((error as Error).message); };
-    get<Diff>(of + "diff?" + to, ends).then(setDiff, wrong);
+    stream(of + "diff?" + to, null, ends, (event, data) => {
+      if (ends.aborted) return;
+      if (event === "answer") setDiff(data as Diff);
+      else if (event === "failed") fail((data as { error: string }).error);
+    }).catch(wrong);
     get<LanesData>(of + "beside?" + to + query, ends).then(setLanes, wrong);
     return () => end.abort();
   }, [id, other, query]);

@@ -16,7 +16,7 @@ import { Programs, Schedule, Verdict } from "./see";
 import { EMPTY, options, read, write, type View } from "./state";
 import { Start } from "./start";
 import "./style.css";
-import type { Inputs, Lesson, Overview, Settings, Stage, Study } from "./types";
+import type { Inputs, Lesson, Overview, Program, Settings, Stage, Study } from "./types";
 
 // After so many milliseconds without another change a question is asked.
 const PAUSE = 120;
@@ -42,6 +42,9 @@ interface Seen {
   version: number;
 }
 
+// Resolves when the page has drawn what it has.
+const idle = () => new Promise<void>((then) => { if ("requestIdleCallback" in window) requestIdleCallback(() => then(), { timeout: 2000 }); else setTimeout(then, 500); });
+
 // What is in the input, or in a part of it.
 function useInput(id: string, view: View): [Seen | null, string] {
   const [seen, set] = useState<Seen | null>(null);
@@ -62,6 +65,11 @@ function useInput(id: string, view: View): [Seen | null, string] {
         set((before) => ({ ...now, lanes: before?.overview.id === id ? before.lanes : null }));
         const lanes = await get<LanesData>(path + "/lanes" + query, end.signal);
         set({ ...now, lanes });
+        if (overview.more_programs === 0) return;
+        // The first hundred programs are enough for what one sees first.
+        const { programs } = await get<{ programs: Program[] }>(path + "/programs" + query, end.signal);
+        await idle();
+        if (!end.signal.aborted) set({ ...now, lanes, overview: { ...overview, programs, more_programs: 0 } });
       } catch (error) {
         if (!end.signal.aborted) fail((error as Error).message);
       }
@@ -110,6 +118,24 @@ function useAnswer(id: string, view: View, own: string, kind: string) {
   return { asked, progress, failed, pending, question };
 }
 
+// The server reads the input and plays it once while one looks, so that the first question is answered at once.
+function usePrepared(id: string, view: View, kind: string) {
+  const question = JSON.stringify({ input: id, tab, options: options({ ...view, draft: [], pins: [], schedulers: [] }, "", kind) });
+  useEffect(() => {
+    if (!id) return;
+    const end = new AbortController();
+    // What is wrong is said when something is asked.
+    stream("prepare", question, end.signal, () => undefined).catch(() => undefined);
+    return () => end.abort();
+  }, [id, question]);
+}
+
+// In a narrow window the answer is below all settings: its sentence stays in view while one of them is moved.
+function Told({ asked, pending }: { asked: Asked | null; pending: boolean }) {
+  const show = () => document.getElementById("answer")?.scrollIntoView();
+  return <p class="told"><span>{asked ? asked.study.verdict.outcome : "Being played …"}{asked && pending ? " …" : ""}</span> <button type="button" onClick={show}>See all of it</button></p>;
+}
+
 function App() {
   const [inputs, setInputs] = useState<Inputs | null>(null);
   const [refused, refuse] = useState("");
@@ -149,11 +175,18 @@ function App() {
     history.pushState(null, "", write(next));
     setView(next);
   };
+  // The button that was pressed is gone then: the keyboard goes on from the content.
+  const opened = useRef(false);
+  useEffect(() => {
+    if (opened.current) document.getElementById("main")?.focus({ preventScroll: true });
+    opened.current = true;
+  }, [view.input]);
   const first = inputs?.first;
   useEffect(() => { if (first && !view.input) open(first); }, [first]);
   const id = inputs && view.input && view.input !== LIVE ? named(view.input)?.id ?? view.input : "";
   const [seen, failed] = useInput(id, view);
   const answer = useAnswer(seen ? id : "", view, seen?.overview.scheduler.split(":")[0] ?? "", seen?.overview.kind ?? "");
+  usePrepared(seen?.lanes ? id : "", view, seen?.overview.kind ?? "");
   const searching = useSearch(seen ? id : "", tab, view);
   const search = () => { if (seen) searching.search(wanted(view, seen.overview, seen.settings)); };
   // What was dropped is in the address by its number, and has a name all the same.
@@ -194,7 +227,8 @@ function App() {
           {seen && (
             <>
               <div class="first">{lesson && <LessonCard key={lesson.number} lesson={lesson} lessons={lessons} overview={seen.overview} settings={seen.settings} view={view} update={update} open={teach} />}<Verdict overview={seen.overview} version={seen.version} /></div>
-              <div class="side"><Panel overview={seen.overview} settings={seen.settings} view={view} target={target || running} choose={choose} update={update} running={searching.state.running} search={search} stop={searching.stop} /></div>
+              <div class="side"><Panel overview={seen.overview} settings={seen.settings} view={view} target={target || running} choose={choose} update={update} running={searching.state.running} search={search} stop={searching.stop} />
+                {(answer.asked || answer.pending) && <Told asked={answer.asked} pending={answer.pending} />}</div>
               <div class="body">
                 <Answer {...answer} waiting={seen.overview.waited?.[0]} subject={view.subject} choose={(subject) => update({ subject })} page={save} />
                 <Search state={searching.state} view={view} update={update} stop={searching.stop} />

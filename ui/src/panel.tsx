@@ -158,8 +158,8 @@ export function Panel({ overview, settings, view, target, choose, update, runnin
       </div>
       <p class="draft"><code>{draft || "nothing is changed yet"}</code></p>
       <p class="choices">
-        <button type="button" disabled={draft === "" || view.pins.includes(draft)} onClick={() => update({ pins: [...view.pins, draft], draft: [] })}>Pin it, and try another</button>
-        <button type="button" disabled={draft === ""} onClick={() => update({ draft: [] })}>Start over</button>
+        <button type="button" disabled={draft === "" || view.pins.includes(draft)} onClick={() => { update({ pins: [...view.pins, draft], draft: [] }); document.getElementById("target")?.focus(); }}>Pin it, and try another</button>
+        <button type="button" disabled={draft === ""} onClick={() => { update({ draft: [] }); document.getElementById("target")?.focus(); }}>Start over</button>
       </p>
       {view.pins.length > 0 && <ul class="pins" aria-label="Pinned">{view.pins.map((pin) => (
         <li key={pin}><code>{pin}</code> <button type="button" aria-label={"Remove " + pin} onClick={() => update({ pins: view.pins.filter((one) => one !== pin) })}>×</button></li>

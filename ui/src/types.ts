@@ -56,6 +56,7 @@ export interface Overview {
   server?: string;
   guess?: string;
   programs: Program[];
+  more_programs: number;
   groups: Group[];
   sources: string[];
   waits: Wait[];

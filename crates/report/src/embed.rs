@@ -23,9 +23,9 @@ pub(crate) fn json(data: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(safe)
 }
 
-/// Deflated (RFC 1951), then base64.
-pub(crate) fn packed(bytes: &[u8]) -> String {
-    base64(&deflated(bytes, 7))
+/// Deflated (RFC 1951) with an effort from 1 to 9, then base64.
+pub(crate) fn packed(bytes: &[u8], effort: u32) -> String {
+    base64(&deflated(bytes, effort))
 }
 
 /// Deflated, with an effort from 1 to 9.

@@ -124,6 +124,25 @@ pub struct LaneRecorder {
     now: Ns,
     late: bool,
     focus: Option<[Ns; 2]>,
+    packing: Packing,
+}
+
+/// How much work makes the data small.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Packing {
+    /// For a file that is kept: 26 % smaller than [`Packing::Fast`] (a million events).
+    Small,
+    /// For a reader of this machine, who waits for it.
+    Fast,
+}
+
+impl Packing {
+    const fn effort(self) -> u32 {
+        match self {
+            Packing::Small => 7,
+            Packing::Fast => 1,
+        }
+    }
 }
 
 const fn occupant(task: Option<TaskId>) -> u64 {
@@ -163,7 +182,15 @@ impl LaneRecorder {
             now: Ns::ZERO,
             late: false,
             focus: None,
+            packing: Packing::Small,
         }
+    }
+
+    /// Takes as little time as possible: for a reader of this machine, who waits for it.
+    #[must_use]
+    pub fn fast(mut self) -> LaneRecorder {
+        self.packing = Packing::Fast;
+        self
     }
 
     /// Shows nothing before `from`, where that is later: the page says so.
@@ -200,7 +227,8 @@ impl LaneRecorder {
     /// Closes a run of this length.
     pub fn finish(self, name: &str, style: usize, whole: Ns) -> LaneRun {
         let to = self.ended.unwrap_or(whole.max(self.now));
-        let mut bytes = self.packer.finish(&self.before);
+        let small = self.packing == Packing::Small;
+        let mut bytes = self.packer.finish(&self.before, small);
         self.marks.finish(self.from, to, &mut bytes);
         LaneRun {
             name: name.to_owned(),
@@ -215,7 +243,7 @@ impl LaneRecorder {
             rows: self.rows,
             incident: self.incident,
             unmarked: self.marks.left,
-            data: packed(&bytes),
+            data: packed(&bytes, self.packing.effort()),
         }
     }
 

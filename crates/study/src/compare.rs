@@ -18,6 +18,7 @@ mod part;
 mod percentile;
 mod recorded;
 mod recorded_kernel;
+mod recorded_machine;
 mod replaying;
 pub mod request;
 mod room;
@@ -145,6 +146,9 @@ impl Point {
 
 /// Called with (done, all) runs.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+/// Whether what is being done is needed no more.
+pub type Ended<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// The method's error by class and metric.
 type Errors = BTreeMap<(String, Metric), MethodError>;

@@ -18,6 +18,7 @@ pub(crate) use bootstrap::lacks as few_samples;
 
 use crate::StudyError;
 use crate::change::Judgement;
+use crate::compare::Ended;
 use crate::gate::{Evidence, Gate, GateOutcome};
 use crate::metric::Metric;
 use crate::result::Verdict;
@@ -183,9 +184,22 @@ impl Diff {
 /// # Errors
 /// A file that cannot be read, or two files of different kinds.
 pub fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result<Diff, StudyError> {
+    diff_until(before, after, options, &|| false)
+}
+
+/// As [`diff`], until `ended`: then it is [`StudyError::Stopped`].
+///
+/// # Errors
+/// As for [`diff`].
+pub fn diff_until(
+    before: &Path,
+    after: &Path,
+    options: &DiffOptions,
+    ended: Ended<'_>,
+) -> Result<Diff, StudyError> {
     let is_json = |path: &Path| path.extension().is_some_and(|extension| extension == "json");
     let mut diff = match (is_json(before), is_json(after)) {
-        (false, false) => recording::diff(before, after, options)?,
+        (false, false) => recording::diff(before, after, options, ended)?,
         (true, true) => study::diff(before, after)?,
         _ => {
             return Err(StudyError::Option(format!(

@@ -2,7 +2,8 @@
 
 use crate::StudyError;
 use crate::compare::{
-    Options, Progress, RecordedInput, ReplayFrom, Window, compare_recording, compare_scenario,
+    Ended, Options, Progress, RecordedInput, ReplayFrom, Window, compare_recording,
+    compare_scenario,
 };
 use crate::gallery::{self, Found};
 use crate::result::Study;
@@ -47,6 +48,19 @@ impl Input {
         window: &Window,
         purpose: Purpose,
     ) -> Result<Input, StudyError> {
+        Input::read_until(found, replay, (window, purpose), &|| false)
+    }
+
+    /// As [`Input::read`], until `ended`: then it is [`StudyError::Stopped`].
+    ///
+    /// # Errors
+    /// As for [`Input::read`].
+    pub fn read_until(
+        found: Found,
+        replay: Option<ReplayFrom>,
+        (window, purpose): (&Window, Purpose),
+        ended: Ended<'_>,
+    ) -> Result<Input, StudyError> {
         Ok(match (found, replay) {
             (Found::Scenario(_), Some(replay)) => {
                 let why = "has a meaning only for recordings, and the input is a scenario";
@@ -55,7 +69,8 @@ impl Input {
             (Found::Scenario(scenario), None) => Input::Scenario(scenario),
             (Found::Recording(path), replay) => {
                 let from = replay.unwrap_or_default();
-                Input::Recording(Box::new(RecordedInput::read_for(&path, from, window, purpose)?))
+                let part = (window, purpose);
+                Input::Recording(Box::new(RecordedInput::read_until(&path, from, part, ended)?))
             }
         })
     }

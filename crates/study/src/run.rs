@@ -1,11 +1,13 @@
 //! Running rows: every scheduler × variant × seed, on as many threads as asked for. The result does
 //! not depend on the number of threads.
 
+mod known;
 pub(crate) mod levels;
 mod nested;
 mod row;
 pub(crate) mod spinning;
 
+pub(crate) use known::KnownRuns;
 pub(crate) use row::{RowPlan, own_variants, with_knobs};
 
 use crate::StudyError;
@@ -56,6 +58,9 @@ pub(crate) struct Bench<'a> {
     pub(crate) keep_finished: bool,
     /// What the finished runs tell while others run.
     pub(crate) seen: Option<&'a Seen>,
+    /// Runs of the first plan that were made before; `None`: it is another one, or is measured
+    /// otherwise.
+    pub(crate) known: Option<&'a KnownRuns>,
 }
 
 /// What a bench ran.
@@ -159,7 +164,10 @@ impl Bench<'_> {
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let one = |index: usize| {
             let (place, seed) = (index % plans.len(), self.seeds[index / plans.len()]);
-            let run = self.one(&plans[place], seed, self.watch && place == 0);
+            let run = match place {
+                0 => self.first(&plans[0], seed),
+                _ => self.one(&plans[place], seed, false),
+            };
             if let (Some(seen), Ok(run)) = (self.seen, &run) {
                 seen.add(place, &plans[place].variant, &run.measured);
             }
@@ -182,6 +190,18 @@ impl Bench<'_> {
         let mut by_plan: Vec<Vec<_>> = plans.iter().map(|_| Vec::new()).collect();
         runs.into_iter().for_each(|(index, run)| by_plan[index % plans.len()].push(run));
         Ok(by_plan)
+    }
+
+    /// Runs the first plan, unless that is known.
+    fn first(&self, plan: &RowPlan, seed: u64) -> Result<Run, StudyError> {
+        if let Some(run) = self.known.and_then(|known| known.get(&plan.scheduler, seed)) {
+            return Ok(run);
+        }
+        let run = self.one(plan, seed, self.watch)?;
+        if let Some(known) = self.known {
+            known.keep(&plan.scheduler, seed, plan.workload.tasks.len(), &run);
+        }
+        Ok(run)
     }
 
     fn one(&self, plan: &RowPlan, seed: u64, watched: bool) -> Result<Run, StudyError> {

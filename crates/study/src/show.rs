@@ -2,7 +2,7 @@
 //! user asked for.
 
 use crate::StudyError;
-use crate::compare::{Around, Window};
+use crate::compare::{Around, Ended, Window};
 use crate::gallery::Found;
 use crate::pieces::Lanes;
 use crate::run::RowPlan;
@@ -14,6 +14,7 @@ use schedlab_scheduler::{Scheduler, SchedulerSpec};
 use schedlab_sim::{Machine, RunOptions, Stop};
 use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{Answer, By, Scope};
+use schedlab_trace::import::Purpose;
 use schedlab_trace::{
     Blocks, GroupInfo, Header, Incident, Index, Part, ReadLimits, Recording, TaskInfo, TraceError,
     import,
@@ -156,6 +157,27 @@ fn recording(path: &Path, to: Ns) -> Result<Recording, StudyError> {
     let recording = read.map_err(|error| named(path, error))?;
     not_empty(path, recording.events.len(), &recording)?;
     Ok(recording)
+}
+
+/// Reads all of a recording or trace, the blocks of a recording on a thread of their own, until
+/// `ended`: that is looked at between blocks.
+pub(crate) fn whole(
+    path: &Path,
+    purpose: Purpose,
+    ended: Ended<'_>,
+) -> Result<Recording, StudyError> {
+    if !path.is_file() || import::is_foreign(path) {
+        return Recording::open_for(path, purpose).map_err(|error| named(path, error));
+    }
+    let read = std::thread::scope(|threads| {
+        let blocks = ahead(threads, path).take_while(|_| !ended());
+        Recording::of_blocks(blocks, ReadLimits::default())
+    });
+    // What was read of it then is no recording.
+    if ended() {
+        return Err(StudyError::Stopped);
+    }
+    read.map_err(|error| named(path, error))
 }
 
 /// What is known of a recording before its events are read.

@@ -8,6 +8,7 @@ pub mod ask;
 pub mod beside;
 pub mod course;
 pub mod flow;
+mod looked;
 pub mod overview;
 pub mod picture;
 pub mod search;
@@ -16,7 +17,7 @@ pub mod settings;
 use ask::Stage;
 use course::CourseOutput;
 use flow::FlowOutput;
-use overview::{InputsOutput, Overview};
+use overview::{InputsOutput, Overview, ProgramsOutput};
 use picture::PictureOutput;
 use schemars::JsonSchema;
 use search::SearchProgress;
@@ -35,6 +36,8 @@ pub enum WorkbenchOutput {
     Inputs(InputsOutput),
     /// What is in an input.
     Overview(Box<Overview>),
+    /// All its programs.
+    Programs(ProgramsOutput),
     /// What can be changed of it.
     Settings(SettingsOutput),
     /// How far the answer to a question is.

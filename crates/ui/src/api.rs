@@ -3,7 +3,7 @@
 use crate::answer::{self, Events, Whole};
 use crate::inputs::{Failure, Inputs};
 use crate::live::{Live, tell_states};
-use crate::questions::{Asked, Questions, TAB, Work};
+use crate::questions::{Asked, Kind, Questions, TAB, Work, tell_failure, text};
 use crate::search::Searched;
 use crate::{assets, guard::Guard};
 use schedlab_model::Ns;
@@ -15,6 +15,7 @@ use schedlab_study::workbench::search::SearchQuestion;
 use schedlab_study::workbench::settings::SettingsOutput;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tiny_http::{Method, Request};
 
 /// Bytes of a question at most.
@@ -27,6 +28,8 @@ pub(crate) struct Api {
     pub(crate) guard: Guard,
     pub(crate) inputs: Inputs,
     pub(crate) questions: Questions,
+    /// How many comparisons of two recordings were begun.
+    pub(crate) comparisons: AtomicUsize,
     pub(crate) origin: Origin,
     /// What watches the machine; `None`: it is not watched.
     pub(crate) live: Option<Box<dyn Live>>,
@@ -69,9 +72,11 @@ impl Api {
             (true, _, ["schema"]) => schema(),
             (true, _, ["course"]) => Ok(answer::json(&CourseOutput::new())),
             (true, _, ["inputs"]) => Ok(answer::json(&self.inputs.list(self.live.is_some()))),
+            (true, _, ["inputs", id, "diff"]) => return self.diff(request, &decoded(id), query),
             (true, _, ["inputs", id, what]) => self.input(&decoded(id), what, query),
             (_, Method::Post, ["inputs"]) => self.keep(&mut request, query),
             (_, Method::Post, ["ask"]) => return self.ask(request),
+            (_, Method::Post, ["prepare"]) => return self.prepare(request),
             (_, Method::Post, ["tune"]) => return self.tune(request),
             (_, Method::Post, ["stop"]) => self.stop(&mut request),
             (true, _, ["live"]) => return self.live(request, query),
@@ -94,20 +99,16 @@ impl Api {
 
     /// What is in an input, or in a part of it.
     fn input(&self, id: &str, what: &str, query: &str) -> Result<Whole, Failure> {
-        // Neither needs the events in memory.
-        match what {
-            "picture" => return self.inputs.picture(id).map(|found| answer::json(&found)),
-            "diff" => {
-                let other = value(query, "with").unwrap_or_default();
-                return self.inputs.diff(id, &other).map(|found| answer::json(&found));
-            }
-            _ => {}
+        // It needs no events in memory.
+        if what == "picture" {
+            return self.inputs.picture(id).map(|found| answer::json(&found));
         }
         let look = look(query)?;
         let opened = self.inputs.open(id)?;
         let wrong = |error| (422, self.inputs.said(&error, id));
         match what {
             "overview" => opened.overview(&look).map(|found| answer::json(&found)).map_err(wrong),
+            "programs" => opened.programs(&look).map(|found| answer::json(&found)).map_err(wrong),
             "lanes" => opened.lanes(&look).map(|lanes| answer::json(&lanes.data())).map_err(wrong),
             "flow" => opened.flow(&look).map(|found| answer::json(&found)).map_err(wrong),
             "beside" => {
@@ -123,7 +124,8 @@ impl Api {
             }
             _ => Err((
                 404,
-                "an input has overview, lanes, settings, flow, diff, beside and picture".to_owned(),
+                "an input has overview, programs, lanes, settings, flow, diff, beside and picture"
+                    .to_owned(),
             )),
         }
     }
@@ -144,8 +146,38 @@ impl Api {
             Ok(asked) => asked,
             Err(failure) => return request.respond(failed(failure)),
         };
-        self.stream(request, &question.tab, &|stop, tell| {
+        self.stream(request, (Kind::Answer, &question.tab), &|stop, tell| {
             self.questions.stages(&asked, &self.inputs, stop, tell);
+        })
+    }
+
+    fn prepare(&self, mut request: Request) -> io::Result<()> {
+        let question = match question::<Question>(&mut request) {
+            Ok(question) => question,
+            Err(failure) => return request.respond(failed(failure)),
+        };
+        let asked = match Asked::new(&question, &self.inputs) {
+            Ok(asked) => asked,
+            Err(failure) => return request.respond(failed(failure)),
+        };
+        self.stream(request, (Kind::Preparation, &question.tab), &|stop, tell| {
+            self.questions.prepare(&asked, &self.inputs, stop, tell);
+        })
+    }
+
+    /// Compares two recordings: `answer` (`schedlab-diff/1`) or `failed`. It ends when its reader
+    /// is gone, and nothing else ends it.
+    fn diff(&self, request: Request, id: &str, query: &str) -> io::Result<()> {
+        let pair = match self.inputs.pair(id, &value(query, "with").unwrap_or_default()) {
+            Ok(pair) => pair,
+            Err(failure) => return request.respond(failed(failure)),
+        };
+        let own = self.comparisons.fetch_add(1, Relaxed).to_string();
+        self.stream(request, (Kind::Comparison, &own), &|stop, tell| match pair
+            .diff(&|| stop.load(Relaxed))
+        {
+            Ok(diff) => tell("answer", text(&diff)),
+            Err(failure) => tell_failure(tell, &failure),
         })
     }
 
@@ -158,19 +190,19 @@ impl Api {
             Ok(searched) => searched,
             Err(failure) => return request.respond(failed(failure)),
         };
-        self.stream(request, &searched.question.tab, &|stop, tell| {
+        self.stream(request, (Kind::Answer, &searched.question.tab), &|stop, tell| {
             searched.run(&self.questions, &self.inputs, stop, tell);
         })
     }
 
     /// Sends the events of `work`.
-    fn stream(&self, request: Request, tab: &str, work: Work<'_>) -> io::Result<()> {
+    fn stream(&self, request: Request, view: (Kind, &str), work: Work<'_>) -> io::Result<()> {
         // One of the two takes the request.
         let request = std::cell::Cell::new(Some(request));
         let gone = || io::Error::other("the request was answered");
         let taken = || request.take().ok_or_else(gone);
         self.questions.stream(
-            tab,
+            view,
             || Events::begin(taken()?),
             |failure| taken()?.respond(failed(failure)),
             work,
@@ -195,7 +227,7 @@ impl Api {
             Err(failure) => return request.respond(failed(failure)),
         };
         let tab: String = value(query, "tab").unwrap_or_default().chars().take(TAB).collect();
-        self.stream(request, &tab, &|stop, tell| tell_states(live, stop, tell))
+        self.stream(request, (Kind::Answer, &tab), &|stop, tell| tell_states(live, stop, tell))
     }
 
     fn keep_live(&self) -> Result<Whole, Failure> {

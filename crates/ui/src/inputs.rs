@@ -6,7 +6,8 @@ use crate::{UiError, WorkbenchOptions};
 use schedlab_files::unnamed;
 use schedlab_model::text::shown;
 use schedlab_study::StudyError;
-use schedlab_study::diff::{Diff, DiffOptions, diff};
+use schedlab_study::compare::Ended;
+use schedlab_study::diff::{Diff, DiffOptions, diff_until};
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::workbench::SCHEMA;
 use schedlab_study::workbench::overview::{InputsOutput, ListedInput, Opened, worst_of};
@@ -17,6 +18,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Files of a folder at most.
@@ -53,6 +55,14 @@ pub(crate) struct Inputs {
 
 /// Why an input cannot be had: a status of HTTP, and the reason.
 pub(crate) type Failure = (u16, String);
+
+/// Says that what was asked for is needed no more.
+pub(crate) fn stopped() -> Failure {
+    (409, StudyError::Stopped.to_string())
+}
+
+/// What is opened to be looked at is read to its end.
+static GO_ON: AtomicBool = AtomicBool::new(false);
 
 impl Inputs {
     /// Lists what the user named.
@@ -100,12 +110,19 @@ impl Inputs {
             next.map(|file| (file.id.clone(), file.path.clone(), file.name.clone()))
         };
         while let Some((id, path, name)) = next().filter(|_| !stop()) {
-            let found = worst_of(&path, self.serve.as_deref());
+            let serve = self.serve.as_deref();
+            let found = match self.first.as_ref() == Some(&id) {
+                // The page opens it next.
+                true => self.open(&id).map_err(|(_, why)| why).and_then(|opened| {
+                    opened.worst(serve).map_err(|error| said(&error, &path, &name))
+                }),
+                false => worst_of(&path, serve).map_err(|error| said(&error, &path, &name)),
+            };
             if let Some(file) = self.files().iter_mut().find(|file| file.id == id) {
                 file.looked_at = true;
                 (file.longest, file.about) = match found {
                     Ok((longest, about)) => (longest, about),
-                    Err(error) => (None, said(&error, &path, &name)),
+                    Err(why) => (None, why),
                 };
             }
         }
@@ -213,25 +230,9 @@ impl Inputs {
         }
     }
 
-    /// Compares two recordings as `schedlab diff` does.
-    pub(crate) fn diff(&self, before: &str, after: &str) -> Result<Diff, Failure> {
-        let (before, after) = (self.recording(before)?, self.recording(after)?);
-        let named = |text: &str| {
-            [&before, &after].iter().fold(text.to_owned(), |text, (path, name)| {
-                text.replace(&path.display().to_string(), name)
-            })
-        };
-        let found = diff(&before.0, &after.0, &DiffOptions::default());
-        let mut found = found.map_err(|error| (422, named(&error.to_string())))?;
-        found.before.file.clone_from(&before.1);
-        found.after.file.clone_from(&after.1);
-        let verdict = &mut found.verdict;
-        for text in
-            [&mut verdict.outcome, &mut verdict.certainty].into_iter().chain(&mut found.notes)
-        {
-            *text = named(text);
-        }
-        Ok(found)
+    /// Returns two recordings that can be compared.
+    pub(crate) fn pair(&self, before: &str, after: &str) -> Result<Pair, Failure> {
+        Ok(Pair { before: self.recording(before)?, after: self.recording(after)? })
     }
 
     /// Returns a small picture of a scenario.
@@ -252,7 +253,7 @@ impl Inputs {
     /// Opens an input, or returns it from memory.
     pub(crate) fn open(&self, id: &str) -> Result<Arc<Opened>, Failure> {
         let (name, path) = self.place(id)?;
-        self.opened.get(id, || {
+        let opened = self.opened.get(id, &GO_ON, |_| {
             let found = self.find(id)?;
             let scenario = match &found {
                 Found::Scenario(scenario) => Some(scenario.clone()),
@@ -261,7 +262,8 @@ impl Inputs {
             let recording = schedlab_study::show::open(found, None, None, None)
                 .map_err(|error| (422, said(&error, Path::new(&path), &name)))?;
             Ok(Opened::new(id.to_owned(), name.clone(), recording, scenario))
-        })
+        })?;
+        opened.ok_or_else(stopped)
     }
 
     /// Returns an error as a message for the page: a dropped file has its own name.
@@ -270,6 +272,35 @@ impl Inputs {
             Ok((name, path)) => said(error, Path::new(&path), &name),
             Err(_) => error.to_string(),
         }
+    }
+}
+
+/// Two recordings that can be compared, each its path and its name.
+pub(crate) struct Pair {
+    before: (PathBuf, String),
+    after: (PathBuf, String),
+}
+
+impl Pair {
+    /// Compares them as `schedlab diff` does, until `ended`.
+    pub(crate) fn diff(&self, ended: Ended<'_>) -> Result<Diff, Failure> {
+        let Pair { before, after } = self;
+        let named = |text: &str| {
+            [before, after].iter().fold(text.to_owned(), |text, (path, name)| {
+                text.replace(&path.display().to_string(), name)
+            })
+        };
+        let found = diff_until(&before.0, &after.0, &DiffOptions::default(), ended);
+        let mut found = found.map_err(|error| (422, named(&error.to_string())))?;
+        found.before.file.clone_from(&before.1);
+        found.after.file.clone_from(&after.1);
+        let verdict = &mut found.verdict;
+        for text in
+            [&mut verdict.outcome, &mut verdict.certainty].into_iter().chain(&mut found.notes)
+        {
+            *text = named(text);
+        }
+        Ok(found)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::answer::Events;
 use crate::cache::Cache;
-use crate::inputs::{Failure, Inputs};
+use crate::inputs::{Failure, Inputs, stopped};
 use schedlab_study::StudyError;
 use schedlab_study::compare::request::CompareRequest;
 use schedlab_study::input::Input;
@@ -33,25 +33,36 @@ pub(crate) fn check_tab(tab: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What is done for a view. The next of its kind ends the one before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Kind {
+    /// A question, a search, or the state of the machine.
+    Answer,
+    /// Getting an input ready for questions.
+    Preparation,
+    /// Two recordings are compared.
+    Comparison,
+}
+
 /// The questions that are being answered.
 #[derive(Default)]
 pub(crate) struct Questions {
-    running: Mutex<BTreeMap<String, Arc<AtomicBool>>>,
+    running: Mutex<BTreeMap<(Kind, String), Arc<AtomicBool>>>,
     inputs: Cache<Input>,
 }
 
 /// A question that is being answered; it ends with its value.
 struct Running<'a> {
     questions: &'a Questions,
-    tab: String,
+    view: (Kind, String),
     stop: Arc<AtomicBool>,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut all = self.questions.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.get(&self.tab).is_some_and(|stop| Arc::ptr_eq(stop, &self.stop)) {
-            all.remove(&self.tab);
+        if all.get(&self.view).is_some_and(|stop| Arc::ptr_eq(stop, &self.stop)) {
+            all.remove(&self.view);
         }
     }
 }
@@ -78,31 +89,40 @@ impl<'a> Asked<'a> {
         Ok(Asked { question, request, name })
     }
 
-    fn input(&self, questions: &Questions, inputs: &Inputs) -> Result<Arc<Input>, Failure> {
+    fn input(
+        &self,
+        questions: &Questions,
+        inputs: &Inputs,
+        stop: &AtomicBool,
+    ) -> Result<Arc<Input>, Failure> {
         let reading = self.question.reading();
-        questions.input((&self.question.input, &self.name, &reading), &self.request, inputs)
+        let of = (&*self.question.input, &*self.name, &*reading);
+        questions.input(of, &self.request, inputs, stop)
     }
 }
 
 impl Questions {
     /// Ends the question of the view that asks now, and takes its place.
-    fn begin(&self, tab: &str) -> Result<Running<'_>, Failure> {
+    fn begin(&self, kind: Kind, tab: &str) -> Result<Running<'_>, Failure> {
         let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST && !all.contains_key(tab) {
+        let view = (kind, tab.to_owned());
+        let alike = all.keys().filter(|(other, _)| *other == kind).count();
+        if alike >= MOST && !all.contains_key(&view) {
             let why = format!("{MOST} questions are being answered: close a view, or wait");
             return Err((429, why));
         }
         let stop = Arc::new(AtomicBool::new(false));
-        if let Some(before) = all.insert(tab.to_owned(), stop.clone()) {
+        if let Some(before) = all.insert(view.clone(), stop.clone()) {
             before.store(true, Relaxed);
         }
-        Ok(Running { questions: self, tab: tab.to_owned(), stop })
+        Ok(Running { questions: self, view, stop })
     }
 
     /// Ends the question of a view: its answer is what is finished, where that is one.
     pub(crate) fn stop(&self, tab: &str) {
         let all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(tab).iter().for_each(|stop| stop.store(true, Relaxed));
+        let stop = all.get(&(Kind::Answer, tab.to_owned()));
+        stop.iter().for_each(|stop| stop.store(true, Relaxed));
     }
 
     /// Ends all questions.
@@ -112,20 +132,46 @@ impl Questions {
     }
 
     /// Reads an input as a question plays it, or returns it from memory. `reading` tells readings
-    /// apart.
+    /// apart. Of several that ask for one, one reads it, and goes on while any of them needs it.
     pub(crate) fn input(
         &self,
         (id, name, reading): (&str, &str, &str),
         request: &CompareRequest,
         inputs: &Inputs,
+        stop: &AtomicBool,
     ) -> Result<Arc<Input>, Failure> {
-        self.inputs.get(reading, || {
+        let read = self.inputs.get(reading, stop, |ended| {
             let found = inputs.find(id)?;
             if let Some((option, why)) = request.without_meaning(&found, name) {
                 return Err((422, format!("--{} {why}", option.flag)));
             }
-            request.read(found).map_err(|error| (422, inputs.said(&error, id)))
-        })
+            request.read_until(found, ended).map_err(|error| failed(&error, inputs, id))
+        })?;
+        read.ok_or_else(stopped)
+    }
+
+    /// Gets an input ready for questions about it: reads it, and plays it as it is with the first
+    /// seed. Says `ready`, or `failed`.
+    pub(crate) fn prepare(
+        &self,
+        asked: &Asked<'_>,
+        inputs: &Inputs,
+        stop: &Arc<AtomicBool>,
+        tell: Tell<'_>,
+    ) {
+        let mut request = asked.request.clone();
+        (request.options.schedulers, request.options.variants) = (Vec::new(), Vec::new());
+        request.scans.clear();
+        let asked = Asked { request, name: asked.name.clone(), ..*asked };
+        let made = asked.input(self, inputs, stop).and_then(|input| match input.recording() {
+            // A scenario has rows of its own, which no question asks for.
+            None => Ok(()),
+            Some(_) => self.study(&asked, inputs, (1, stop), &|_, _| {}).map(drop),
+        });
+        match made {
+            Ok(()) => tell("ready", "{}".to_owned()),
+            Err(failure) => tell_failure(tell, &failure),
+        }
     }
 
     /// Answers one stage.
@@ -136,15 +182,12 @@ impl Questions {
         (seeds, stop): (u32, &Arc<AtomicBool>),
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Study, Failure> {
-        let input = asked.input(self, inputs)?;
+        let input = asked.input(self, inputs, stop)?;
         let mut request = asked.request.clone();
         request.options.repetitions = Some(seeds);
         request.options.stop = Some(stop.clone());
         let study = request.compare(&input, progress);
-        let mut study = study.map_err(|error| {
-            let status = if matches!(error, StudyError::Stopped) { 409 } else { 422 };
-            (status, inputs.said(&error, &asked.question.input))
-        })?;
+        let mut study = study.map_err(|error| failed(&error, inputs, &asked.question.input))?;
         study.input.name.clone_from(&asked.name);
         Ok(study)
     }
@@ -156,12 +199,12 @@ impl Questions {
     /// The reader is gone.
     pub(crate) fn stream(
         &self,
-        tab: &str,
+        (kind, tab): (Kind, &str),
         begin: impl FnOnce() -> io::Result<Events>,
         refuse: impl FnOnce(Failure) -> io::Result<()>,
         work: Work<'_>,
     ) -> io::Result<()> {
-        let running = match self.begin(tab) {
+        let running = match self.begin(kind, tab) {
             Ok(running) => running,
             Err(failure) => return refuse(failure),
         };
@@ -219,11 +262,11 @@ impl Questions {
         inputs: &Inputs,
         origin: &Origin,
     ) -> Result<String, Failure> {
-        let running = self.begin(&asked.question.tab)?;
+        let running = self.begin(Kind::Answer, &asked.question.tab)?;
         let seeds = asked.question.stages().last().copied().unwrap_or(1);
         asked.request.options.detail = true;
         let study = self.study(&asked, inputs, (seeds, &running.stop), &|_, _| {})?;
-        let input = asked.input(self, inputs)?;
+        let input = asked.input(self, inputs, &running.stop)?;
         let header = input.recording().map(|(path, header)| {
             (header.clone(), std::fs::metadata(path).map_or(0, |data| data.len()))
         });
@@ -232,6 +275,12 @@ impl Questions {
         let page = page::of_study(&study, &asked.request.scans, &origin);
         page.render().map_err(|error| (500, error.to_string()))
     }
+}
+
+/// Says why an input gave nothing.
+fn failed(error: &StudyError, inputs: &Inputs, id: &str) -> Failure {
+    let status = if matches!(error, StudyError::Stopped) { 409 } else { 422 };
+    (status, inputs.said(error, id))
 }
 
 /// Returns an event's data.
@@ -263,19 +312,24 @@ mod tests {
     #[test]
     fn the_next_question_of_a_view_ends_the_one_before() {
         let questions = Questions::default();
-        let first = questions.begin("a").unwrap_or_else(|_| panic!("there is room"));
-        let other = questions.begin("b").unwrap_or_else(|_| panic!("there is room"));
+        let begin = |tab: &str| questions.begin(Kind::Answer, tab);
+        let first = begin("a").unwrap_or_else(|_| panic!("there is room"));
+        let other = begin("b").unwrap_or_else(|_| panic!("there is room"));
+        // What is prepared for a view ends neither, and is ended by neither.
+        let prepared = questions.begin(Kind::Preparation, "a");
+        let prepared = prepared.unwrap_or_else(|_| panic!("it has a place of its own"));
         assert!(!first.stop.load(Relaxed));
-        let second = questions.begin("a").unwrap_or_else(|_| panic!("it takes a place"));
+        let second = begin("a").unwrap_or_else(|_| panic!("it takes a place"));
+        assert!(!prepared.stop.load(Relaxed));
+        drop(prepared);
         assert_eq!(
             [&first, &second, &other].map(|one| one.stop.load(Relaxed)),
             [true, false, false]
         );
         drop(first);
         assert_eq!(questions.running.lock().unwrap().len(), 2, "the second still is there");
-        let _more: Vec<_> =
-            (2..MOST).map(|n| questions.begin(&n.to_string()).ok().unwrap()).collect();
-        assert_eq!(questions.begin("one more").err().map(|(status, _)| status), Some(429));
+        let _more: Vec<_> = (2..MOST).map(|n| begin(&n.to_string()).ok().unwrap()).collect();
+        assert_eq!(begin("one more").err().map(|(status, _)| status), Some(429));
         questions.end();
         assert!(second.stop.load(Relaxed) && other.stop.load(Relaxed));
     }

@@ -58,7 +58,8 @@ impl<'a> Searched<'a> {
         tell("progress", text(&of));
         let id = &self.question.input;
         let reading = self.question.reading();
-        let input = questions.input((id, &self.name, &reading), &self.request.reading, inputs)?;
+        let reading = (&**id, &*self.name, &*reading);
+        let input = questions.input(reading, &self.request.reading, inputs, stop)?;
         let watch = |step: &Step<'_>| {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             let is_early = last.is_some_and(|last| last.elapsed() < LOOK);

@@ -53,7 +53,9 @@ impl Workbench {
         };
         let guard = Guard::new(port).map_err(UiError::Random)?;
         let questions = Questions::default();
-        let api = Api { guard, inputs, questions, origin: options.origin.clone(), live: None };
+        let comparisons = AtomicUsize::new(0);
+        let origin = options.origin.clone();
+        let api = Api { guard, inputs, questions, comparisons, origin, live: None };
         Ok(Workbench { server, at, api })
     }
 

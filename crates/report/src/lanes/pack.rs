@@ -242,26 +242,30 @@ impl Packer {
         self.known.occupy(cpu, 0, false);
     }
 
-    /// Returns the bytes; `before`: the occupants of CPUs that never switched.
-    pub(super) fn finish(&self, before: &[u64]) -> Vec<u8> {
+    /// Returns the bytes; `before`: the occupants of CPUs that never switched; `small`: the form of
+    /// columns in which little repeats is the shorter one, which takes longer than all else.
+    pub(super) fn finish(&self, before: &[u64], small: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (first, before) in self.first.iter().zip(before) {
             varint(&mut bytes, first.unwrap_or(*before));
         }
         let c = &self.columns;
         c.what.write(&mut bytes);
-        noise(&mut bytes, &c.after);
+        noise(&mut bytes, &c.after, small);
         [&c.wakers, &c.ranks, &c.woken].iter().for_each(|column| column.write(&mut bytes));
-        noise(&mut bytes, &c.tasks);
+        noise(&mut bytes, &c.tasks, small);
         [&c.cpus, &c.next, &c.why].iter().for_each(|column| column.write(&mut bytes));
         bytes
     }
 }
 
-/// Writes a column in which little repeats, in the shorter form.
-fn noise(out: &mut Vec<u8>, column: &[u64]) {
+/// Writes a column in which little repeats; in the shorter form, where it is to be small.
+fn noise(out: &mut Vec<u8>, column: &[u64], small: bool) {
     let mut plain = Varints::default();
     column.iter().for_each(|number| plain.push(*number));
+    if !small {
+        return plain.write(out);
+    }
     let digits = digits(column);
     if deflated(&digits, 1).len() >= deflated(&plain.bytes, 1).len() {
         return plain.write(out);

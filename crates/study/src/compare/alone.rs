@@ -23,18 +23,27 @@ pub(super) fn alone(
     if endless.is_empty() || input.readings.is_empty() {
         return Ok(BTreeMap::new());
     }
+    let (scheduler, seed) = (&baseline.scheduler, bench.seeds.first().copied());
+    if let Some((.., found)) =
+        input.alone.get().filter(|(spec, of, _)| spec == scheduler && *of == seed)
+    {
+        return Ok(found.clone());
+    }
     let mut plan = baseline.clone();
     for task in endless {
         plan.workload.tasks[task.index()].program = Program::once([Op::Exit]);
     }
     let first = &bench.seeds[..bench.seeds.len().min(1)];
-    let bench = Bench { seeds: first, keep: None, progress: &|_, _| {}, ..*bench };
+    let bench = Bench { seeds: first, keep: None, known: None, progress: &|_, _| {}, ..*bench };
     let runs = bench.run(&mut vec![plan])?.runs;
     let Some(run) = runs.first().and_then(|runs| runs.first()) else { return Ok(BTreeMap::new()) };
     let share = |name: &String| {
         Some((name.clone(), run.measured.find(Kind::Class, name)?.value(Metric::Share)?))
     };
-    Ok(input.readings.iter().filter_map(|(name, _)| share(name)).collect())
+    let found: BTreeMap<_, _> = input.readings.iter().filter_map(|(name, _)| share(name)).collect();
+    // What it gave first is kept: every question about the input asks.
+    let _ = input.alone.set((scheduler.clone(), seed, found.clone()));
+    Ok(found)
 }
 
 impl Alone {

@@ -9,7 +9,7 @@ use schedlab_trace::Header;
 use schedlab_trace::analysis::Label;
 use schedlab_trace::analysis::blame::Culprit;
 use schedlab_trace::analysis::follow::{Began, Occupant};
-use schedlab_trace::analysis::worst::Case;
+use schedlab_trace::analysis::worst::{Case, Worst};
 
 /// Longest waits below the verdict.
 const LONGEST: usize = 3;
@@ -139,7 +139,7 @@ fn serves(task: TaskId, server: Option<&[bool]>) -> bool {
 /// waited (then the second is true).
 pub(crate) fn longest(
     run: usize,
-    findings: &Findings,
+    worst: &Worst,
     header: &Header,
     server: Option<&[bool]>,
 ) -> (Vec<LaneWait>, bool) {
@@ -156,15 +156,15 @@ pub(crate) fn longest(
             text: shown(&format!("from {}, {}{ran}", moment(case.from), began(case))).into_owned(),
         }
     };
-    let cases = &findings.worst.cases;
+    let cases = &worst.cases;
     let of_server = cases.iter().any(|case| serves(case.task, server));
     let told = cases.iter().filter(|case| !of_server || serves(case.task, server));
     (told.take(LONGEST).map(wait).collect(), of_server)
 }
 
 /// The task that has a lane of its own at first: the server's that waited longest.
-pub(crate) fn own_lanes(findings: &Findings, server: Option<&[bool]>) -> Vec<TaskId> {
-    let longest = findings.worst.cases.iter().map(|case| case.task);
+pub(crate) fn own_lanes(worst: &Worst, server: Option<&[bool]>) -> Vec<TaskId> {
+    let longest = worst.cases.iter().map(|case| case.task);
     longest.filter(|task| serves(*task, server)).take(1).collect()
 }
 

@@ -128,7 +128,7 @@ impl Detail {
         if let Some((path, window)) = recorded {
             let mut observer = Observer::new(keep);
             // The same part as was compared, so that tasks have the same numbers.
-            let Read { recording, .. } = events_of(path, window, Purpose::Any)?;
+            let Read { recording, .. } = events_of(path, window, Purpose::Any, &|| false)?;
             let within = recording.events.iter().take_while(|event| event.at <= keep.duration);
             within.for_each(|event| observer.event(event));
             add("recorded".to_owned(), RECORDED, observer, &mut self.lanes.runs);
@@ -157,8 +157,8 @@ impl Detail {
             let run = usize::from(recorded.is_some() && *style != RECORDED);
             let server = keep.first.as_deref();
             (self.longest, self.longest_of_server) =
-                delays::longest(run, findings, &header, server);
-            self.lanes.own = delays::own_lanes(findings, server);
+                delays::longest(run, &findings.worst, &header, server);
+            self.lanes.own = delays::own_lanes(&findings.worst, server);
         }
         self.queue = delays::queue(&all);
         Ok(())

@@ -13,7 +13,7 @@ use schedlab_trace::analysis::{By, Scope};
 /// Points of run-queue length over time.
 const STEPS: u64 = 400;
 /// Longest waits kept of each run.
-const WORST: usize = 10;
+pub(crate) const WORST: usize = 10;
 
 /// How a run is observed.
 #[derive(Clone, Debug)]
@@ -67,6 +67,21 @@ pub(crate) struct Findings {
     pub(crate) from: Ns,
 }
 
+/// Returns what writes down the schedule from `from` on, `events` of it at most.
+pub(crate) fn recorder(
+    header: &Header,
+    from: Ns,
+    events: u64,
+    focus: Option<Focus>,
+) -> LaneRecorder {
+    let lanes = LaneRecorder::new(header.topology.cpus(), from, events);
+    let lanes = match focus {
+        Some(focus) => lanes.not_before(focus.begin).focused(Some(focus.part)),
+        None => lanes,
+    };
+    if header.backend == "simulator" { lanes.idle_at_first() } else { lanes }
+}
+
 impl Observer {
     pub(crate) fn new(keep: &Keep) -> Observer {
         let scope = Scope {
@@ -82,15 +97,10 @@ impl Observer {
             worst: Worst::new(&keep.header, &scope, WORST),
             from: keep.from,
         };
-        let cpus = keep.header.topology.cpus();
-        let lanes = LaneRecorder::new(cpus, keep.from, keep.events);
-        let lanes = match keep.focus {
-            Some(focus) => lanes.not_before(focus.begin).focused(Some(focus.part)),
-            None => lanes,
-        };
+        let (tasks, cpus) = (keep.header.tasks.len(), keep.header.topology.cpus());
         Observer {
-            lanes: if keep.header.backend == "simulator" { lanes.idle_at_first() } else { lanes },
-            followed: Followed::new(keep.header.tasks.len(), cpus, findings),
+            lanes: recorder(&keep.header, keep.from, keep.events, keep.focus),
+            followed: Followed::new(tasks, cpus, findings),
             duration: keep.duration,
         }
     }

@@ -1,9 +1,9 @@
 //! A part of a recording: what of it is read, and what is said of the rest.
 
-use super::Options;
 use super::recorded::RecordedInput;
 use super::recorded_kernel::recorded_scheduler;
 use super::replaying::ReplayFrom;
+use super::{Ended, Options};
 use crate::StudyError;
 use crate::serve::Server;
 use crate::show;
@@ -208,16 +208,17 @@ pub(super) fn events_of(
     path: &Path,
     window: &Window,
     purpose: Purpose,
+    ended: Ended<'_>,
 ) -> Result<Read, StudyError> {
     window.check()?;
     if purpose == Purpose::ReplayOfKernel {
         check_kernel(path)?;
     }
-    let read = match window.last() {
-        None => Recording::open_for(path, purpose),
-        Some(last) => Recording::open_up_to_for(path, last, purpose),
+    let recording = match window.last() {
+        None => show::whole(path, purpose, ended)?,
+        Some(last) => Recording::open_up_to_for(path, last, purpose)
+            .map_err(|source| StudyError::trace(path, source))?,
     };
-    let recording = read.map_err(|source| StudyError::trace(path, source))?;
     let mut found = Read { recording, idle: BTreeSet::new(), window: None };
     let recording = &mut found.recording;
     if window.is_cut() && !recording.events.is_empty() {

@@ -18,30 +18,29 @@ use super::timing::Timing;
 use super::trust::{self, TRUSTED_SHARE};
 use super::validation::{self, FirstHalf};
 use super::{
-    Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
-    check_schedulers,
+    Ended, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
+    check_schedulers, split_classes,
 };
 use super::{detail, parse_variants, seeds, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
 use crate::result::{SecondHalf, SelfReplay, Study};
-use crate::run::{Bench, Ran, RowPlan, spinning};
-use crate::scenario::SmtYield;
+use crate::run::{Bench, KnownRuns, Ran, RowPlan, spinning};
 use crate::serve::{self, Guess};
 use crate::together::Together;
 use crate::variant::{Subject, Variant};
-use schedlab_model::{CpuRoles, CpuSet, Draw, EventSink, Ns, random};
+use schedlab_model::{EventSink, Ns};
 use schedlab_replay::{Stall, stalls};
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_sim::{Costs, Delays, Machine, RunOptions, TickSkew};
-use schedlab_trace::analysis::{Durations, Summary};
+use schedlab_sim::{Machine, RunOptions};
+use schedlab_trace::analysis::Summary;
 use schedlab_trace::guests::Guests;
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
-use schedlab_trace::siblings::UNSHOWN;
 use schedlab_trace::{FactLoss, Header, Recording};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// How many seeds when the user does not say. Each moves the ticks of the machine, of which a
 /// recording does not know when they came.
@@ -93,6 +92,11 @@ pub struct RecordedInput {
     pub(super) guess: Option<Guess>,
     /// Its first half, where that can be held against the second.
     pub(super) first_half: Option<Box<FirstHalf>>,
+    /// Runs of it as it was recorded.
+    known: KnownRuns,
+    /// What its classes have without tasks that never end, for which scheduler and seed that was
+    /// asked first.
+    pub(super) alone: OnceLock<(SchedulerSpec, Option<u64>, BTreeMap<String, f64>)>,
 }
 
 impl RecordedInput {
@@ -130,10 +134,23 @@ impl RecordedInput {
         window: &Window,
         purpose: Purpose,
     ) -> Result<RecordedInput, StudyError> {
+        RecordedInput::read_until(path, from, (window, purpose), &|| false)
+    }
+
+    /// As [`RecordedInput::read_for`], until `ended`: it is looked at between the steps.
+    pub(crate) fn read_until(
+        path: &Path,
+        from: ReplayFrom,
+        (window, purpose): (&Window, Purpose),
+        ended: Ended<'_>,
+    ) -> Result<RecordedInput, StudyError> {
+        let go_on = || if ended() { Err(StudyError::Stopped) } else { Ok(()) };
         let asked = window.serve.as_deref();
         let (by, unserved) = (window.by, window.unserved);
-        let Read { mut recording, idle, window } = events_of(path, window, purpose)?;
+        let Read { mut recording, idle, window } = events_of(path, window, purpose, ended)?;
+        go_on()?;
         let mut input = RecordedInput::from_recording(path, &recording, from, by)?;
+        go_on()?;
         input.summary = Summary::from_recording(&recording)
             .map_err(|source| StudyError::trace(path, source))?;
         // The replay needs the programs; from here on tasks are called as their classes are.
@@ -141,6 +158,7 @@ impl RecordedInput {
         (input.idle, input.window) = (idle, window);
         input.chosen = from == ReplayFrom::Auto;
         input.guess = if asked.is_some() { None } else { serve::guess(&recording) };
+        go_on()?;
         input.readings = elasticity::readings(&recording, &input.replay);
         if !unserved {
             input.waits = Waits::from_recording(&recording);
@@ -151,6 +169,7 @@ impl RecordedInput {
             let requests = input.by_messages.as_ref().map(|messages| &messages.none_yet);
             input.course = Course::from_recording(&recording, requests);
         }
+        go_on()?;
         recording.header = programs;
         // Now, because a pipe is read once.
         input.first_half = FirstHalf::cut(&input, recording).map(Box::new);
@@ -194,6 +213,8 @@ impl RecordedInput {
             by_messages,
             chosen: false,
             first_half: None,
+            known: KnownRuns::default(),
+            alone: OnceLock::new(),
         })
     }
 
@@ -327,101 +348,11 @@ impl RecordedInput {
             guests: Some(&self.guests),
         }
     }
-
-    /// The speed of a hardware thread beside a busy one of its core.
-    fn smt_yield(&self) -> SmtYield {
-        let shown = self.replay.report.siblings.map(|found| found.speed().permille());
-        match SmtYield::of(&self.replay.topology, shown.unwrap_or_default()) {
-            SmtYield::Speed(_) if shown.is_none() => SmtYield::Unshown,
-            known => known,
-        }
-    }
-
-    /// By what part the speed of a hardware thread beside a busy one may be another; `None`: no
-    /// core has two.
-    pub(super) fn error_of_siblings(&self) -> Option<f64> {
-        let shown = self.replay.report.siblings.map(|found| found.error());
-        self.replay.topology.has_siblings().then(|| shown.unwrap_or(UNSHOWN))
-    }
-
-    /// The CPUs that the recorded machine had set apart, as far as the recorder wrote them down.
-    fn roles(&self) -> CpuRoles {
-        let here = CpuSet::first(self.replay.topology.cpus());
-        let known = |name: &str| {
-            let text = self.header.knobs.get(name);
-            let set = text.and_then(|text| text.parse::<CpuSet>().ok()).unwrap_or_default();
-            let set = set.and(&here);
-            if set == here { CpuSet::EMPTY } else { set }
-        };
-        CpuRoles { isolated: known("isolated_cpus"), nohz_full: known("nohz_full") }
-    }
-
-    pub(super) fn hz(&self) -> u32 {
-        if self.replay.hz == 0 { 250 } else { self.replay.hz }
-    }
-
-    /// For the report: the medians of the delays that every wakeup draws from, and what the
-    /// recorder costs.
-    pub(super) fn costs(&self) -> Costs {
-        let delays = &self.replay.report.delays;
-        Costs {
-            idle_decide_ns: delays.idle_wakes().p50(),
-            wakeup_decide_ns: delays.preempting_wakes().p50(),
-            ..self.recorder_costs()
-        }
-    }
-
-    /// The recorder's own cost: taken out of the recorded demand, and charged for the events that
-    /// the simulation makes.
-    fn recorder_costs(&self) -> Costs {
-        let recorder = &self.replay.report.recorder;
-        Costs {
-            switch_enter_ns: recorder.switch,
-            wake_call_ns: recorder.wake,
-            wake_interrupt_ns: recorder.wake,
-            ..Costs::default()
-        }
-    }
-
-    /// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch
-    /// where no task was in the way.
-    fn delays(&self) -> Delays {
-        let delays = &self.replay.report.delays;
-        let draw = |all: &Durations| (all.count() > 0).then(|| Draw::Empirical(all.sample(1_000)));
-        let draws = |cpus: &[Durations]| cpus.iter().map(draw).collect();
-        Delays { idle: draws(&delays.idle_wake), wakeup: draws(&delays.preempting_wake) }
-    }
-
-    /// The machine for a seed. Ticks come when the recording shows that they came; where it does
-    /// not, each seed places them anew.
-    pub(super) fn machine(&self, seed: u64) -> Machine {
-        let hz = self.hz();
-        let period = 1_000_000_000 / u64::from(hz);
-        let cpus = self.replay.topology.cpus() as u64;
-        let random = |cpu: u64| Ns(1 + mixed(seed.wrapping_mul(0x1_0000_0001) ^ cpu) % period);
-        let fitted = |cpu: u64| self.replay.report.ticks.get(cpu as usize).copied().flatten();
-        let at = |cpu: u64| fitted(cpu).map_or_else(|| random(cpu), |fit| fit.first);
-        Machine {
-            topology: self.replay.topology.clone(),
-            hz,
-            ticks: TickSkew::At((0..cpus).map(at).collect()),
-            costs: self.recorder_costs(),
-            delays: self.delays(),
-            smt_yield: self.replay.report.beside().permille(),
-            ..Machine::flat(1)
-        }
-    }
 }
 
 /// Returns a length in seconds, as verdicts write it.
 fn seconds(length: Ns) -> String {
     format!("{:.2}s", length.0 as f64 / 1e9)
-}
-
-/// Returns a number that has nothing to do with that of the neighbouring seed: neighbouring seeds
-/// give unrelated ticks.
-fn mixed(seed: u64) -> u64 {
-    random::mix(seed.wrapping_add(random::GOLDEN))
 }
 
 /// The rows to run: the recording as it was first, then every scheduler with every variant.
@@ -559,12 +490,15 @@ fn compare_read(
         stop: options.stop.as_ref(),
         keep_finished: options.keep_finished,
         seen: options.seen.as_deref(),
+        // Tasks of their own are measured beside the classes, and a page needs the events.
+        known: (keep.is_none() && split_classes(&plans, &input.classes).is_empty())
+            .then_some(&input.known),
     };
     let Ran { mut runs, seeds: of, refused, unfinished } = bench.run(&mut plans)?;
     let timing = Timing::tried(&bench, options, (&plans, &of, unfinished), false)?;
     // How far to trust the rows that were finished is a matter of a few runs more.
     let stop = bench.stop.filter(|_| !options.keep_finished);
-    let bench = Bench { stop, seen: None, watch: false, ..bench };
+    let bench = Bench { stop, seen: None, watch: false, known: None, ..bench };
     client.iter().for_each(|client| client.add_to(&mut runs));
     let alone = alone::alone(input, &plans[0], &bench)?;
     let was = input.measured_with(&single);
@@ -591,15 +525,4 @@ fn compare_read(
         study.detail = Some(Box::new(input.detailed(&study, &runs, keep, &was)?));
     }
     Ok(study)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_differ_by_seed_and_cpu() {
-        let all: std::collections::BTreeSet<u64> = (0..4).map(mixed).collect();
-        assert_eq!(all.len(), 4);
-    }
 }

@@ -155,7 +155,7 @@ pub fn measured_in(path: &Path) -> Result<Measured, StudyError> {
 
 /// The same with tasks taken together by `by`.
 pub(super) fn measured_by(path: &Path, by: Together) -> Result<Measured, StudyError> {
-    let Read { recording, .. } = events_of(path, &Window::default(), Purpose::Any)?;
+    let Read { recording, .. } = events_of(path, &Window::default(), Purpose::Any, &|| false)?;
     let classes = by.names(&recording.header);
     let summary =
         Summary::from_recording(&recording).map_err(|source| StudyError::trace(path, source))?;

@@ -1,7 +1,7 @@
 //! The options of a comparison, each declared once. The command line (`crates/cli`), the Python
 //! function (`python/native`) and its signature (`cargo xtask docs`) are made from [`OPTIONS`].
 
-use super::{ClientLogSpec, Options, Progress, ReplayFrom, RowGate, Window, modelled_by};
+use super::{ClientLogSpec, Ended, Options, Progress, ReplayFrom, RowGate, Window, modelled_by};
 use crate::StudyError;
 use crate::gallery::Found;
 use crate::input::Input;
@@ -468,11 +468,20 @@ impl CompareRequest {
     /// # Errors
     /// The input cannot be read.
     pub fn read(&self, found: Found) -> Result<Input, StudyError> {
+        self.read_until(found, &|| false)
+    }
+
+    /// As [`CompareRequest::read`], until `ended`: then it is [`StudyError::Stopped`].
+    ///
+    /// # Errors
+    /// As for [`CompareRequest::read`].
+    pub fn read_until(&self, found: Found, ended: Ended<'_>) -> Result<Input, StudyError> {
         let purpose = match self.recorded_under {
             None => Purpose::ReplayOfKernel,
             Some(_) => Purpose::Replay,
         };
-        let mut input = Input::read(found, self.replay, &self.window(), purpose)?;
+        let window = self.window();
+        let mut input = Input::read_until(found, self.replay, (&window, purpose), ended)?;
         if let (Input::Scenario(scenario), Some(name)) = (&mut input, &self.costs) {
             let costs = preset::costs(name)
                 .map_err(|error| StudyError::Option(format!("costs: {error}")))?;

@@ -54,6 +54,7 @@ pub fn compare_scenario(
         stop: options.stop.as_ref(),
         keep_finished: options.keep_finished,
         seen: options.seen.as_deref(),
+        known: None,
     };
     let Ran { runs, seeds, refused, unfinished } = bench.run(&mut plans)?;
     let timing = Timing::tried(&bench, options, (&plans, &seeds, unfinished), true)?;

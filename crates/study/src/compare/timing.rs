@@ -114,6 +114,7 @@ impl Timing {
                 watch: false,
                 progress: &|_, _| {},
                 seen: None,
+                known: None,
                 ..*bench
             };
             for (row, runs) in rows.iter().zip(other.by_plan(&own)?) {

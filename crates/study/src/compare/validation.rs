@@ -144,6 +144,7 @@ impl FirstHalf {
             keep: None,
             requests: None,
             watch: false,
+            known: None,
             progress: &|_, _| {},
             ..*bench
         };

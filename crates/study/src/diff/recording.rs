@@ -4,12 +4,15 @@ use super::bootstrap::{self, Drawn, Windowed};
 use super::{Cell, Diff, DiffOptions, Recorded, SCHEMA, Side, Subject};
 use crate::StudyError;
 use crate::change::Judgement;
+use crate::compare::Ended;
 use crate::metric::{Metric, Stat};
 use crate::result::Verdict;
+use crate::show::whole;
 use crate::together::Together;
 use schedlab_model::{EventSink, Ns};
 use schedlab_trace::analysis::{Analysis, Durations, Summary, TaskSummary};
-use schedlab_trace::{Capability, Header, Recording, TaskInfo};
+use schedlab_trace::import::Purpose;
+use schedlab_trace::{Capability, Header, TaskInfo};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -95,7 +98,7 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, StudyError> {
     }
 }
 
-fn cut(path: &Path, options: &DiffOptions, seed: u64) -> Result<Cut, StudyError> {
+fn cut(path: &Path, options: &DiffOptions, seed: u64, ended: Ended<'_>) -> Result<Cut, StudyError> {
     let files = recordings(path)?;
     let windows = options.windows.max(WINDOWS_MIN);
     let drawn = match files.len() {
@@ -118,7 +121,7 @@ fn cut(path: &Path, options: &DiffOptions, seed: u64) -> Result<Cut, StudyError>
         cut.drawings = cut.drawings.iter().map(spread).collect();
     }
     for (which, file) in files.iter().enumerate() {
-        cut.add(file, which, (windows, options.by))?;
+        cut.add(file, which, (windows, options.by), ended)?;
     }
     Ok(cut)
 }
@@ -130,10 +133,10 @@ impl Cut {
         path: &Path,
         which: usize,
         (windows, by): (usize, Together),
+        ended: Ended<'_>,
     ) -> Result<(), StudyError> {
-        let trace = |source| StudyError::trace(path, source);
-        let recording = Recording::open(path).map_err(trace)?;
-        Summary::check(&recording.header).map_err(trace)?;
+        let recording = whole(path, Purpose::Any, ended)?;
+        Summary::check(&recording.header).map_err(|source| StudyError::trace(path, source))?;
         if recording.events.is_empty() {
             return Err(StudyError::NoEvents {
                 path: path.to_owned(),
@@ -163,6 +166,9 @@ impl Cut {
         };
         let mut next = 0;
         for window in 0..windows {
+            if ended() {
+                return Err(StudyError::Stopped);
+            }
             let until = edge(window + 1);
             while let Some(event) = recording.events.get(next)
                 && (event.at < until || window + 1 == windows)
@@ -192,7 +198,12 @@ impl Cut {
     }
 }
 
-pub(super) fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result<Diff, StudyError> {
+pub(super) fn diff(
+    before: &Path,
+    after: &Path,
+    options: &DiffOptions,
+    ended: Ended<'_>,
+) -> Result<Diff, StudyError> {
     if before.is_dir() != after.is_dir() {
         let (before, after) = (before.display(), after.display());
         return Err(StudyError::Option(format!(
@@ -200,8 +211,10 @@ pub(super) fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result
              {RECORDINGS_MIN} recordings each"
         )));
     }
-    let sides =
-        [cut(before, options, options.seed)?, cut(after, options, options.seed ^ 0x5bd1_e995)?];
+    let sides = [
+        cut(before, options, options.seed, ended)?,
+        cut(after, options, options.seed ^ 0x5bd1_e995, ended)?,
+    ];
     let matters = |cut: &Cut, group: &Group| {
         let run: u64 = group.windows.iter().map(|window| window.run.0).sum();
         let wakes: u64 = group.windows.iter().map(|window| window.wakeups).sum();
@@ -223,6 +236,9 @@ pub(super) fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result
         .collect();
     let mut subjects = Vec::new();
     for ((kind, name), a, b) in &both {
+        if ended() {
+            return Err(StudyError::Stopped);
+        }
         let rows = [Row::from_cut(one, a), Row::from_cut(two, b)];
         subjects.push((kind, name, [a.tasks, b.tasks], rows));
     }

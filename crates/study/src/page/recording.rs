@@ -4,7 +4,7 @@ use super::{Origin, provenance};
 use crate::StudyError;
 use crate::compare::delays;
 use crate::compare::detail::{EVENTS, QUANTITIES};
-use crate::compare::observe::{Findings, Focus, Keep, Observer};
+use crate::compare::observe::{Findings, Focus, Keep, Observer, recorder};
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;
 use crate::show::{ShownServer, caught, sentences};
@@ -17,7 +17,7 @@ use schedlab_report::{
 };
 use schedlab_trace::analysis::follow::Followed;
 use schedlab_trace::analysis::runqueue::RunQueue;
-use schedlab_trace::analysis::worst::Worst;
+use schedlab_trace::analysis::worst::{Case, Worst};
 use schedlab_trace::analysis::{Analysis, Answer, Scope, Summary};
 use schedlab_trace::{Header, Incident, Recording, TaskInfo};
 use std::collections::BTreeSet;
@@ -56,12 +56,12 @@ pub fn of_recording(
     let answer = Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
     verdict(&mut page, recording, sentences(recording, scope, answer.as_ref(), server_named));
     if knows {
-        let (waits, of_server) = longest(recording, scope, &findings);
+        let (waits, of_server) = longest(recording, scope, &findings.worst);
         let server = server_named.filter(|_| of_server);
         let of = server.map_or_else(String::new, |one| format!(" of {}", shown(&one.name)));
         page.waits(format!("The longest waits{of}"), waits);
     }
-    let own = own_lanes(scope, &findings);
+    let own = own_lanes(scope, &findings.worst);
     page.push(schedule(header, run, own));
     ladder(&mut page, &measured, &server);
     tasks(&mut page, &measured, &server);
@@ -98,42 +98,86 @@ pub(crate) fn observed(
     Summary::check(header).map_err(|source| StudyError::trace(name, source))?;
     let mut summary = Summary::of_header(header, from);
     let incident = caught(recording, scope);
+    let worst = || Followed::over(recording, scope, Worst::new(header, scope, 1)).cases.pop();
     let keep = Keep {
         header: header.clone(),
         from,
         duration: to,
-        focus: focused(recording, scope, incident.as_ref(), (from, to)),
+        focus: focused(recording, incident.as_ref(), (from, to), &worst),
         events: EVENTS,
         tasks: scope.tasks.clone(),
         first: scope.first.clone(),
         vcpus: Vec::new(),
     };
     let mut observer = Observer::new(&keep);
-    let marked = incident.map(|incident| LaneIncident {
-        from_ns: incident.from(),
-        to_ns: incident.to().min(recording.duration),
-        text: incident.sentence(recording),
-    });
-    observer.lanes = observer.lanes.caught(marked);
+    observer.lanes = observer.lanes.caught(incident.map(|incident| marked(&incident, recording)));
     for event in recording.events.iter().take_while(|event| event.at <= to) {
         summary.event(event);
         observer.event(event);
     }
+    let (classes, measured) = by_program(summary, header, scope, to);
+    let (lanes, findings) = observer.finish();
+    Ok(Observed { classes, measured, run: lanes.finish("recorded", 0, to), findings })
+}
+
+/// Returns the program of each task, and what was measured of each.
+fn by_program(
+    mut summary: Summary,
+    header: &Header,
+    scope: &Scope,
+    to: Ns,
+) -> (Vec<String>, Measured) {
     summary.finish(to);
     let classes = classes(header, scope);
     let mut measured = Measured::of_summary(&summary, &classes, &|_| None);
     measured.subjects.retain(|subject| subject.name != NOT_ASKED_FOR);
-    let (lanes, findings) = observer.finish();
-    Ok(Observed { classes, measured, run: lanes.finish("recorded", 0, to), findings })
+    (classes, measured)
+}
+
+/// Measures the part of a recording that a scope shows: the program of each task, and the numbers
+/// of each program.
+///
+/// # Errors
+/// When the recording cannot tell preemption from blocking.
+pub(crate) fn measured(
+    recording: &Recording,
+    name: &str,
+    scope: &Scope,
+) -> Result<(Vec<String>, Measured), StudyError> {
+    let header = &recording.header;
+    Summary::check(header).map_err(|source| StudyError::trace(name, source))?;
+    let mut summary = Summary::of_header(header, scope.from);
+    scope.feed(recording, &mut summary);
+    Ok(by_program(summary, header, scope, scope.end(recording)))
+}
+
+/// Writes down the schedule of the part of a recording that a scope shows, for a reader of this
+/// machine. `worst`: the longest wait in it.
+pub(crate) fn schedule_of(recording: &Recording, scope: &Scope, worst: Option<&Case>) -> LaneRun {
+    let (from, to) = (scope.from, scope.end(recording));
+    let incident = caught(recording, scope);
+    let focus = focused(recording, incident.as_ref(), (from, to), &|| worst.cloned());
+    let lanes = recorder(&recording.header, from, EVENTS, focus).fast();
+    let mut lanes = lanes.caught(incident.map(|incident| marked(&incident, recording)));
+    scope.feed(recording, &mut lanes);
+    lanes.finish("recorded", 0, to)
+}
+
+fn marked(incident: &Incident, recording: &Recording) -> LaneIncident {
+    LaneIncident {
+        from_ns: incident.from(),
+        to_ns: incident.to().min(recording.duration),
+        text: incident.sentence(recording),
+    }
 }
 
 /// Returns the longest waits, of the server where it waited; then the second is true.
 pub(crate) fn longest(
     recording: &Recording,
     scope: &Scope,
-    findings: &Findings,
+    worst: &Worst,
 ) -> (Vec<LaneWait>, bool) {
-    delays::longest(0, findings, &with_ids(&recording.header), scope.first.as_deref())
+    delays::longest(0, worst, &with_ids(&recording.header), scope.first.as_deref())
 }
 
 /// Which task delayed which, and how many waited.
@@ -206,13 +250,13 @@ fn only(header: &Header, scope: &Scope) -> String {
 const OWN_LANES: usize = 3;
 
 /// Returns the threads that have a lane of their own at first.
-pub(crate) fn own_lanes(scope: &Scope, findings: &Findings) -> Vec<TaskId> {
+pub(crate) fn own_lanes(scope: &Scope, worst: &Worst) -> Vec<TaskId> {
     let asked = scope.tasks.iter().flatten().enumerate().filter(|(_, asked)| **asked);
     let asked: Vec<TaskId> = asked.map(|(task, _)| TaskId::from(task)).collect();
     if (1..=OWN_LANES).contains(&asked.len()) {
         return asked;
     }
-    delays::own_lanes(findings, scope.tasks.as_ref().or(scope.first.as_ref()).map(Vec::as_slice))
+    delays::own_lanes(worst, scope.tasks.as_ref().or(scope.first.as_ref()).map(Vec::as_slice))
 }
 
 /// Returns the lanes of a schedule.
@@ -238,9 +282,9 @@ fn schedule(header: &Header, run: LaneRun, own: Vec<TaskId>) -> Section {
 /// page has no room for all events, it has the longest wait.
 fn focused(
     recording: &Recording,
-    scope: &Scope,
     incident: Option<&Incident>,
     (from, to): (Ns, Ns),
+    worst: &dyn Fn() -> Option<Case>,
 ) -> Option<Focus> {
     if let Some(incident) = incident {
         return Some(focus(recording, incident.around(recording.duration), (from, to)));
@@ -251,7 +295,7 @@ fn focused(
     if before(to) - before(from) <= EVENTS as usize || Worst::check(header).is_err() {
         return None;
     }
-    let worst = Followed::over(recording, scope, Worst::new(header, scope, 1)).cases.pop()?;
+    let worst = worst()?;
     let Focus { begin, .. } = focus(recording, (worst.from, worst.to), (from, to));
     Some(Focus { part: [begin, to], begin })
 }

@@ -1,22 +1,24 @@
 //! What is in an input: its programs and groups, which of them waited for which, and its schedule.
 
 use super::SCHEMA;
+pub use super::looked::Look;
+use super::looked::Looked;
 use crate::StudyError;
 use crate::compare::recorded_scheduler;
 use crate::measurements::{Kind, SubjectData};
 use crate::metric::{Metric, Stat};
-use crate::page::recording::{Observed, lanes, longest, observed, own_lanes};
+use crate::page::recording::longest;
 use crate::result::InputKind;
 use crate::scenario::Scenario;
 use crate::serve::Guess;
-use crate::show::{ShowOptions, ShownServer, scope, sentences, server_first};
+use crate::show::{ShownServer, sentences};
 use schedlab_model::{Ns, TaskId};
 use schedlab_report::{LaneWait, Lanes};
 use schedlab_scheduler::registry::Family;
 use schedlab_trace::analysis::blame::{Blame, Culprit};
 use schedlab_trace::analysis::follow::Followed;
 use schedlab_trace::analysis::worst::Worst;
-use schedlab_trace::analysis::{Analysis, Answer, Label, Scope};
+use schedlab_trace::analysis::{Analysis, Answer, Label, Scope, Waits};
 use schedlab_trace::{Header, Recording};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -99,14 +101,26 @@ pub struct Overview {
     /// How the server was found, where none was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guess: Option<String>,
-    /// Programs, the server first, then those that used most CPU time.
+    /// Programs, the server first, then those that used most CPU time; 100 at most.
     pub programs: Vec<ProgramOutput>,
+    /// How many more there are: `/programs` has all.
+    pub more_programs: usize,
     /// Control groups, or domains of Xen, without the root.
     pub groups: Vec<GroupOutput>,
     /// Names of the sources of requests, of a scenario.
     pub sources: Vec<String>,
     /// The longest waits: of the server, if it waited.
     pub waits: Vec<WaitOutput>,
+}
+
+/// All programs of an input, or of a part of it.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
+pub struct ProgramsOutput {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// In the order of [`Overview::programs`].
+    pub programs: Vec<ProgramOutput>,
 }
 
 /// All tasks of a name.
@@ -190,25 +204,6 @@ pub struct Opened {
     last: Mutex<Option<Arc<Looked>>>,
 }
 
-/// One look, and what it showed.
-struct Looked {
-    look: Look,
-    scope: Scope,
-    server: Option<ShownServer>,
-    seen: Observed,
-}
-
-/// What is looked at.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Look {
-    /// The server that was named.
-    pub serve: Option<String>,
-    /// Beginning of the part; `None`: that of the recording.
-    pub from: Option<Ns>,
-    /// End of the part; `None`: that of the recording.
-    pub to: Option<Ns>,
-}
-
 impl Opened {
     /// Opens an input; `id` is what it is called in addresses.
     pub fn new(
@@ -226,28 +221,15 @@ impl Opened {
         if let Some(known) = last.as_ref().filter(|known| known.look == *look) {
             return Ok(known.clone());
         }
-        let (scope, server) = self.scope(look)?;
-        let seen = observed(&self.recording, &self.name, &scope)?;
-        let looked = Arc::new(Looked { look: look.clone(), scope, server, seen });
+        let scenario = self.scenario.as_deref();
+        let looked = Arc::new(Looked::new(&self.recording, &self.name, scenario, look)?);
         *last = Some(looked.clone());
         Ok(looked)
     }
 
     /// Returns what the look is at, and the server.
     pub(super) fn scope(&self, look: &Look) -> Result<(Scope, Option<ShownServer>), StudyError> {
-        let options = ShowOptions {
-            serve: look.serve.clone(),
-            from: look.from,
-            to: look.to,
-            ..ShowOptions::default()
-        };
-        let mut scope = scope(&self.recording, &options)?;
-        // Of a scenario no server is guessed: its author says what it is about.
-        let server = match (&self.scenario, &look.serve) {
-            (Some(_), None) => None,
-            _ => server_first(&self.recording, &options, &mut scope)?,
-        };
-        Ok((scope, server))
+        look.scope(&self.recording, self.scenario.as_deref())
     }
 
     /// Returns the schedule as a page's lanes have it.
@@ -256,12 +238,33 @@ impl Opened {
     /// A part or a server that is not there, or events that do not tell preemption from blocking.
     pub fn lanes(&self, look: &Look) -> Result<Lanes, StudyError> {
         let looked = self.looked(look)?;
-        let own = own_lanes(&looked.scope, &looked.seen.findings);
-        let mut lanes = lanes(&self.recording.header, looked.seen.run.clone(), own);
-        if self.scenario.is_some() {
-            lanes.runs.iter_mut().for_each(|run| run.name = "simulated".to_owned());
-        }
-        Ok(lanes)
+        Ok(looked.lanes(&self.recording, self.scenario.is_some()).clone())
+    }
+
+    /// Returns all programs, in the order of [`Overview::programs`].
+    ///
+    /// # Errors
+    /// As for [`Opened::lanes`].
+    pub fn programs(&self, look: &Look) -> Result<ProgramsOutput, StudyError> {
+        let looked = self.looked(look)?;
+        let programs = programs(&self.recording.header, &looked);
+        Ok(ProgramsOutput { schema: SCHEMA, programs })
+    }
+
+    /// Returns the longest wait, of the server where one is named or found and waited, and the
+    /// sentences about it: for a list of recordings.
+    ///
+    /// # Errors
+    /// As for [`Opened::lanes`]; a recording that does not tell who waited.
+    pub fn worst(&self, serve: Option<&str>) -> Result<(Option<u64>, String), StudyError> {
+        // A server that is in some recordings of a folder is asked for where it is.
+        let look =
+            |serve: Option<&str>| Look { serve: serve.map(str::to_owned), ..Look::default() };
+        let looked = self.looked(&look(serve)).or_else(|_| self.looked(&look(None)))?;
+        Worst::check(&self.recording.header)
+            .map_err(|source| StudyError::trace(&self.name, source))?;
+        let Looked { scope, server, waits, .. } = &*looked;
+        Ok(said_of(&self.recording, scope, server.as_ref(), waits))
     }
 
     /// Returns what is in it.
@@ -270,13 +273,16 @@ impl Opened {
     /// As for [`Opened::lanes`].
     pub fn overview(&self, look: &Look) -> Result<Overview, StudyError> {
         let looked = self.looked(look)?;
-        let Looked { scope, server, seen, .. } = &*looked;
+        let Looked { scope, server, waits: found, .. } = &*looked;
         let recording = &self.recording;
         let header = &recording.header;
         let answer =
-            Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
+            Answer::check(header).ok().and_then(|()| Answer::of_waits(recording, scope, found));
         let knows = Worst::check(header).is_ok();
-        let waits = if knows { longest(recording, scope, &seen.findings).0 } else { Vec::new() };
+        let waits = if knows { longest(recording, scope, &found.worst).0 } else { Vec::new() };
+        let mut programs = programs(header, &looked);
+        let more_programs = programs.len().saturating_sub(PROGRAMS);
+        programs.truncate(PROGRAMS);
         let scenario = self.scenario.as_deref();
         Ok(Overview {
             schema: SCHEMA,
@@ -294,7 +300,8 @@ impl Opened {
             waited: answer.map(|answer| [answer.waiting, answer.running]),
             server: server.as_ref().map(|server| server.name.clone()),
             guess: server.as_ref().and_then(|server| server.guess.as_ref()).map(Guess::sentence),
-            programs: programs(header, scope, seen),
+            programs,
+            more_programs,
             groups: groups(header, self.family()),
             sources: scenario
                 .iter()
@@ -321,17 +328,17 @@ impl Opened {
 }
 
 /// Returns the programs, the server's first.
-fn programs(header: &Header, scope: &Scope, seen: &Observed) -> Vec<ProgramOutput> {
-    let blame = &seen.findings.blame;
+fn programs(header: &Header, looked: &Looked) -> Vec<ProgramOutput> {
+    let Looked { scope, classes, measured, waits, .. } = looked;
+    let blame = &waits.blame;
     let lines: BTreeMap<String, usize> =
         (0..blame.keys.len()).rev().map(|line| (label(blame, header, line), line)).collect();
     let mut tasks: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (task, class) in seen.classes.iter().enumerate() {
+    for (task, class) in classes.iter().enumerate() {
         tasks.entry(class.as_str()).or_default().push(task);
     }
     let of = |name: &str| tasks.get(name).map_or(&[][..], |tasks| tasks);
-    let mut all: Vec<ProgramOutput> = seen
-        .measured
+    let mut all: Vec<ProgramOutput> = measured
         .subjects
         .iter()
         .filter(|subject| subject.kind == Kind::Class)
@@ -347,6 +354,8 @@ fn programs(header: &Header, scope: &Scope, seen: &Observed) -> Vec<ProgramOutpu
     all
 }
 
+/// Programs of an overview: rows that the page has before more are asked for.
+const PROGRAMS: usize = 100;
 /// Programs behind which another waited that are named.
 const BEHIND: usize = 4;
 
@@ -454,18 +463,27 @@ pub fn worst_of(path: &Path, serve: Option<&str>) -> Result<(Option<u64>, String
         return Ok((None, scenario.title.clone()));
     }
     let recording = crate::show::open(found, None, None, None)?;
-    let name = path.display().to_string();
-    let opened = Opened::new(String::new(), name, recording, None);
-    // A server that is in some recordings of a folder is asked for where it is.
-    let look = |serve: Option<&str>| Look { serve: serve.map(str::to_owned), ..Look::default() };
-    let (scope, server) = opened.scope(&look(serve)).or_else(|_| opened.scope(&look(None)))?;
-    let recording = &opened.recording;
     if let Err(source) = Worst::check(&recording.header) {
         return Err(StudyError::trace(path, source));
     }
-    let answer = Answer::from_recording(recording, &scope);
-    let said = sentences(recording, &scope, answer.as_ref(), server.as_ref());
-    let cases = Followed::over(recording, &scope, Worst::new(&recording.header, &scope, 1)).cases;
+    // A server that is in some recordings of a folder is asked for where it is.
+    let look = |serve: Option<&str>| Look { serve: serve.map(str::to_owned), ..Look::default() };
+    let of = |serve: Option<&str>| look(serve).scope(&recording, None);
+    let (scope, server) = of(serve).or_else(|_| of(None))?;
+    let waits = Waits::new(&recording.header, &scope, 1);
+    let waits = Followed::over(&recording, &scope, waits);
+    Ok(said_of(&recording, &scope, server.as_ref(), &waits))
+}
+
+/// Returns the longest wait that was found, and what is said of waiting.
+fn said_of(
+    recording: &Recording,
+    scope: &Scope,
+    server: Option<&ShownServer>,
+    waits: &Waits,
+) -> (Option<u64>, String) {
+    let answer = Answer::of_waits(recording, scope, waits);
+    let said = sentences(recording, scope, answer.as_ref(), server);
     let longest = answer.and_then(|answer| answer.longest).map(|(case, _)| case);
-    Ok((longest.as_ref().or(cases.first()).map(|case| case.length().0), said))
+    (longest.as_ref().or(waits.worst.cases.first()).map(|case| case.length().0), said)
 }

@@ -7,12 +7,14 @@ use schedlab_model::{
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
+use schedlab_study::StudyError;
 use schedlab_study::change::Judgement;
-use schedlab_study::diff::{Diff, DiffOptions, Recorded, diff};
+use schedlab_study::diff::{Diff, DiffOptions, Recorded, diff, diff_until};
 use schedlab_study::gate::{Gate, GateOutcome};
 use schedlab_study::metric::{Metric, Stat};
 use schedlab_trace::{Capabilities, Header, Recording, TaskInfo, Writer, save};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const DURATION: Ns = Ns::from_s(4);
 
@@ -100,6 +102,31 @@ fn finds_a_planted_regression_and_calls_equal_runs_equal() {
             worse,
             "equal seeds give equal intervals"
         );
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// What is needed no more ends before it is done.
+#[test]
+fn a_diff_that_is_ended_stops() {
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-ended-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = record(&folder, "one", Ns::from_us(100), 1);
+    let options = DiffOptions::default();
+    let asked = AtomicUsize::new(0);
+    let whole = diff_until(&file, &file, &options, &|| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        false
+    });
+    assert!(whole.is_ok());
+    let all = asked.load(Ordering::Relaxed);
+    assert!(all > 80, "it looks in each window of both: {all}");
+    for end in [1, all / 2, all] {
+        let looks = AtomicUsize::new(0);
+        let ended = || looks.fetch_add(1, Ordering::Relaxed) + 1 >= end;
+        let found = diff_until(&file, &file, &options, &ended);
+        assert!(matches!(found, Err(StudyError::Stopped)), "at look {end} of {all}: {found:?}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -2,13 +2,13 @@
 //! any table, in two sentences.
 
 use super::blame::{Blame, Culprit};
-use super::follow::{Began, Followed, Listener, Occupant, Span, Wait};
+use super::follow::{Began, Followed, Follower, Listener, Occupant, Span, Wait};
 use super::worst::{Case, Worst};
 use super::{Analysis, By, Keys, Label, Scope, steal};
 use crate::guests::Guests;
 use crate::{Header, Recording, TraceError};
 use schedlab_model::text::shown;
-use schedlab_model::{Ns, TaskId};
+use schedlab_model::{CpuId, Ns, SchedEvent, TaskId};
 
 /// Wakeups from which on a task counts as one that serves: a task that was never woken is not late.
 const SERVES: u64 = 10;
@@ -62,6 +62,50 @@ impl Listener for Seen<'_> {
     }
 }
 
+/// What one pass over the events finds of waits by name: enough for an [`Answer`] and for lists.
+#[derive(Clone, Debug)]
+pub struct Waits {
+    /// Which program ran while others waited.
+    pub blame: Blame,
+    /// The longest waits.
+    pub worst: Worst,
+    /// By line: how often it was woken.
+    woken: Vec<u64>,
+}
+
+impl Waits {
+    /// For the tasks of `header`; so many of the longest waits are kept.
+    pub fn new(header: &Header, scope: &Scope, top: usize) -> Waits {
+        let blame = Blame::new(header, scope, scope.by.unwrap_or(By::Name));
+        let worst = Worst::new(header, scope, top).by_line(blame.keys.clone());
+        let woken = vec![0; blame.keys.len()];
+        Waits { blame, worst, woken }
+    }
+}
+
+impl Listener for Waits {
+    fn occupied(&mut self, cpu: CpuId, at: Ns, who: Occupant) {
+        self.blame.occupied(cpu, at, who);
+        self.worst.occupied(cpu, at, who);
+    }
+
+    fn span(&mut self, span: &Span) {
+        self.blame.span(span);
+    }
+
+    fn wait(&mut self, wait: &Wait<'_>) {
+        if matches!(wait.began, Began::Woken { .. }) {
+            self.woken[self.blame.keys.line(wait.task)] += 1;
+        }
+        self.worst.wait(wait);
+    }
+
+    fn after(&mut self, follower: &Follower, event: &SchedEvent) {
+        self.blame.after(follower, event);
+        self.worst.after(follower, event);
+    }
+}
+
 impl Answer {
     /// Returns what the recording lacks for an answer, if anything.
     ///
@@ -75,17 +119,43 @@ impl Answer {
     /// tasks that are woken again and again it is about the one that waited longest in all; where
     /// there is none, about any. The tasks of the server come before all others, if one waited.
     pub fn from_recording(recording: &Recording, scope: &Scope) -> Option<Answer> {
-        let header = &recording.header;
-        if matches!(scope.by, None | Some(By::Guest)) && scope.first.is_none() {
-            let guests = Guests::of(header);
-            if let Some(answer) = of_guest(recording, scope, &guests) {
-                return Some(answer);
-            }
+        let guests = of_guests(recording, scope);
+        if guests.is_some() {
+            return guests;
         }
-        let blame = Blame::new(header, scope, scope.by.unwrap_or(By::Name));
-        let (line, of_server) = most_waiting(recording, scope, &blame.keys)?;
+        let blame = Blame::new(&recording.header, scope, scope.by.unwrap_or(By::Name));
+        let (waited, woken) = (vec![Ns::ZERO; blame.keys.len()], vec![0; blame.keys.len()]);
+        let seen = Seen { scope, keys: &blame.keys, waited, woken };
+        let Seen { waited, woken, .. } = Followed::over(recording, scope, seen);
+        let line = most_waiting(scope, &blame.keys, &waited, &woken)?;
         // A second reading: to look up who ran during every wait of all takes far longer.
         let blame = Followed::over(recording, scope, blame.of_line(line));
+        let longest = longest(recording, scope, &blame.keys, line);
+        Answer::of_line(recording, scope, &blame, line, longest)
+    }
+
+    /// As [`Answer::from_recording`], of what one pass over the events found.
+    pub fn of_waits(recording: &Recording, scope: &Scope, waits: &Waits) -> Option<Answer> {
+        let guests = of_guests(recording, scope);
+        if guests.is_some() {
+            return guests;
+        }
+        let blame = &waits.blame;
+        let waited: Vec<Ns> = (0..blame.keys.len()).map(|line| blame.waited(line)).collect();
+        let line = most_waiting(scope, &blame.keys, &waited, &waits.woken)?;
+        let longest = waits.worst.of_line(line).map(|case| with_cause(&recording.header, case));
+        Answer::of_line(recording, scope, blame, line, longest)
+    }
+
+    /// Returns the answer about a line.
+    fn of_line(
+        recording: &Recording,
+        scope: &Scope,
+        blame: &Blame,
+        line: usize,
+        longest: Option<(Case, String)>,
+    ) -> Option<Answer> {
+        let header = &recording.header;
         let (culprit, share) = blame.rows[line].iter().max_by_key(|(_, share)| share.time)?;
         let running = match culprit {
             Culprit::Line(other) => name(header, &blame.keys.labels[*other]),
@@ -99,10 +169,10 @@ impl Answer {
             of: scope.end(recording).saturating_sub(scope.from),
             running,
             meanwhile: share.time,
-            longest: longest(recording, scope, &blame.keys, line),
+            longest,
             ran: matches!(culprit, Culprit::Line(_)),
             own: *culprit == Culprit::Line(line),
-            of_server,
+            of_server: blame.keys.leads(scope)[line],
             vcpus: None,
         })
     }
@@ -187,17 +257,22 @@ pub(super) fn of_task(header: &Header, task: TaskId) -> String {
         .map_or("?".to_owned(), |info| format!("{}[{}]", info.comm, info.tid))
 }
 
-/// Returns the line that an answer is about, and whether it is the server's.
-fn most_waiting(recording: &Recording, scope: &Scope, keys: &Keys) -> Option<(usize, bool)> {
-    let (waited, woken) = (vec![Ns::ZERO; keys.len()], vec![0; keys.len()]);
-    let seen = Followed::over(recording, scope, Seen { scope, keys, waited, woken });
-    let all = (0..keys.len()).filter(|line| seen.waited[*line] > Ns::ZERO);
+/// Returns the line that an answer is about. `waited`, `woken`: by line.
+fn most_waiting(scope: &Scope, keys: &Keys, waited: &[Ns], woken: &[u64]) -> Option<usize> {
+    let all = (0..keys.len()).filter(|line| waited[*line] > Ns::ZERO);
     let leads = keys.leads(scope);
-    let line = all.max_by_key(|&line| {
-        let serves = seen.woken[line] >= SERVES;
-        (leads[line], serves, seen.waited[line], std::cmp::Reverse(line))
-    })?;
-    Some((line, leads[line]))
+    all.max_by_key(|&line| {
+        (leads[line], woken[line] >= SERVES, waited[line], std::cmp::Reverse(line))
+    })
+}
+
+/// Returns the answer about guests, where none is asked about otherwise.
+fn of_guests(recording: &Recording, scope: &Scope) -> Option<Answer> {
+    let may_be = matches!(scope.by, None | Some(By::Guest)) && scope.first.is_none();
+    if !may_be {
+        return None;
+    }
+    of_guest(recording, scope, &Guests::of(&recording.header))
 }
 
 /// Returns the answer about the guest that lost most of the time of its virtual CPUs to others;
@@ -247,14 +322,18 @@ fn longest(
 fn longest_of(recording: &Recording, scope: &Scope) -> Option<(Case, String)> {
     let header = &recording.header;
     let worst = Followed::over(recording, scope, Worst::new(header, scope, 1));
-    let case = worst.cases.into_iter().next()?;
+    worst.cases.first().map(|case| with_cause(header, case))
+}
+
+/// Returns a wait with who ran for most of it.
+fn with_cause(header: &Header, case: &Case) -> (Case, String) {
     let during = match case.meanwhile.first() {
         Some((Occupant::Task(task), time)) if *time >= case.throttled => of_task(header, *task),
         Some((Occupant::Idle, time)) if *time >= case.throttled => IDLE.to_owned(),
         Some((Occupant::Unknown, time)) if *time >= case.throttled => UNKNOWN.to_owned(),
         _ => "a bandwidth limit".to_owned(),
     };
-    Some((case, during))
+    (case.clone(), during)
 }
 
 /// Returns what the longest wait in a scope was for, and whether that is a task or a limit, not an

@@ -10,7 +10,7 @@ use schedlab_trace::analysis::latency::Latency;
 use schedlab_trace::analysis::show::{ALL, Cell, Output, Table};
 use schedlab_trace::analysis::states::States;
 use schedlab_trace::analysis::worst::{Case, Worst};
-use schedlab_trace::analysis::{By, Scope};
+use schedlab_trace::analysis::{Answer, By, Scope, Waits};
 use schedlab_trace::{Recording, TraceError};
 
 fn recording(events: Vec<SchedEvent>) -> Result<Recording, TraceError> {
@@ -56,6 +56,28 @@ proptest! {
             // Of all CPUs together no task runs longer than there is time.
             let run: Ns = (0..TASKS).map(|task| states.time(task, ThreadState::Running)).sum();
             prop_assert!(run.0 <= scope.length(&file).0 * CPUS as u64);
+        }
+    }
+
+    /// One pass over the events finds the answer that a pass for each question finds.
+    #[test]
+    fn an_answer_of_one_pass_is_the_answer(
+        events in events(), names in proptest::collection::vec(0..3, TASKS),
+        first in proptest::option::of(proptest::collection::vec(any::<bool>(), TASKS)),
+        from in 0..3_000u64, length in 1..3_000u64,
+    ) {
+        let mut file = recording(events).unwrap();
+        for (task, name) in file.header.tasks.iter_mut().zip(names) {
+            task.comm = format!("n{name}");
+        }
+        let window = Scope { from: Ns(from), to: Ns(from + length), ..Scope::default() };
+        for scope in [Scope::default(), window] {
+            let scope = Scope { first: first.clone(), ..scope };
+            let waits = Followed::over(&file, &scope, Waits::new(&file.header, &scope, 1));
+            let answer = Answer::of_waits(&file, &scope, &waits);
+            prop_assert_eq!(answer, Answer::from_recording(&file, &scope));
+            let worst = Followed::over(&file, &scope, Worst::new(&file.header, &scope, 1));
+            prop_assert_eq!(waits.worst.cases, worst.cases);
         }
     }
 

@@ -49,6 +49,35 @@ fn an_answer_is_that_of_compare() {
     assert_eq!(command, said);
 }
 
+/// What was prepared, and runs that are known from a question before, change no number.
+#[test]
+fn a_prepared_answer_is_that_of_compare() {
+    let server = Server::new(&[REDIS]);
+    let part = json!([["to", "1s"], ["serve", "redis-server"]]);
+    let prepare = || server.stream("/api/1/prepare", &json!({"input": "f0", "options": part}));
+    assert_eq!(
+        prepare().iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ["ready", "end"]
+    );
+    for variant in ["sysbench nice=10", "sysbench policy=idle"] {
+        let mut options = part.as_array().unwrap().clone();
+        options.insert(0, json!(["variant", variant]));
+        let heard = server.ask(&json!({"input": "f0", "options": options, "seeds": [1, 3]}));
+        for (answer, seeds) in of(&heard, "answer").iter().zip(["1", "3"]) {
+            let words = ["compare", REDIS, "--json", "--variant", variant, "--to", "1s"];
+            let ran =
+                schedlab(&[&words[..], &["--serve", "redis-server", "--seeds", seeds]].concat());
+            let compared: Value = serde_json::from_str(&ran.stdout).unwrap();
+            assert!(compared == **answer, "{variant}, {seeds} seeds: another answer");
+        }
+    }
+    // What cannot be read is said, and a view of another input is not disturbed.
+    let wrong = json!({"input": "f0", "options": [["serve", "no-such"], ["to", "1s"]]});
+    let heard = server.stream("/api/1/prepare", &wrong);
+    assert!(of(&heard, "failed")[0]["error"].as_str().unwrap().contains("no-such"), "{heard:?}");
+    assert_eq!(server.post("/api/1/prepare", b"{\"input\": \"f9\"}").status, 404);
+}
+
 #[test]
 fn the_next_question_of_a_view_ends_the_one_before_and_no_other() {
     let server = Server::new(&[REDIS]);
@@ -124,6 +153,10 @@ fn an_input_is_shown() {
     assert!(part["programs"][0]["waited_ns"].as_u64() < first["waited_ns"].as_u64());
     // The schema itself can be had, too.
     assert_eq!(server.get("/api/1/schema").json()["title"], "schedlab-workbench/1");
+    let programs = server.get("/api/1/inputs/f0/programs");
+    fits("programs", &programs.body);
+    assert_eq!(overview["more_programs"], 0);
+    assert_eq!(programs.json()["programs"], overview["programs"]);
     let settings = server.get("/api/1/inputs/f0/settings");
     fits("settings", &settings.body);
     let lanes = server.get("/api/1/inputs/f0/lanes").json();

@@ -3,7 +3,7 @@
 
 use super::super::schema::fits;
 use super::super::{root, schedlab, skip};
-use super::{REDIS, Server};
+use super::{REDIS, Server, events};
 use serde_json::{Value, json};
 use std::io::Read;
 
@@ -13,11 +13,18 @@ const MESSAGES: &str = "recordings/redis-messages.slt";
 #[test]
 fn two_recordings_are_compared_as_diff_compares_them() {
     let server = Server::new(&[REDIS, IDLE]);
-    let found = server.get("/api/1/inputs/f0/diff?with=f1");
-    fits("diff", &found.body);
+    let compared = |with: &str| {
+        let answered = server.get(&format!("/api/1/inputs/f0/diff?with={with}"));
+        assert_eq!(answered.status, 200, "{answered:?}");
+        let heard = events(&answered.body);
+        assert_eq!((heard.len(), heard[0].0.as_str(), heard[1].0.as_str()), (2, "answer", "end"));
+        heard[0].1.clone()
+    };
+    let found = compared("f1");
+    fits("diff", &found.to_string());
     let ran = schedlab(&["diff", REDIS, IDLE, "--json"]);
     let wanted: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert!(found.json() == wanted, "another answer than diff's: {}", found.body);
+    assert!(found == wanted, "another answer than diff's: {found}");
     // Their lanes begin at 0, and share one list of tasks.
     let lanes = server.get("/api/1/inputs/f0/beside?with=f1").json();
     let runs = lanes["runs"].as_array().unwrap();
@@ -29,9 +36,9 @@ fn two_recordings_are_compared_as_diff_compares_them() {
     // A dropped file has its own name, and a scenario has no events.
     let bytes = std::fs::read(root().join(IDLE)).unwrap();
     server.post("/api/1/inputs?name=idle.slt", &bytes);
-    let dropped = server.get("/api/1/inputs/f0/diff?with=f2");
-    assert_eq!(dropped.json()["after"]["file"], "idle.slt");
-    assert!(!dropped.body.contains("/proc/"), "{}", dropped.body);
+    let dropped = compared("f2");
+    assert_eq!(dropped["after"]["file"], "idle.slt");
+    assert!(!dropped.to_string().contains("/proc/"), "{dropped}");
     let scenario = server.get("/api/1/inputs/f0/diff?with=g:two-hogs");
     assert_eq!(scenario.status, 422);
     assert!(scenario.body.contains("this is a scenario"), "{scenario:?}");

@@ -1,0 +1,126 @@
+//! What one look at an input shows. Numbers and waits are found in two passes over the events, each
+//! on a thread of its own; the schedule is larger, is asked for after them, and is written down
+//! then.
+
+use crate::StudyError;
+use crate::compare::observe::WORST;
+use crate::measurements::Measured;
+use crate::page::recording::{lanes, measured, own_lanes, schedule_of};
+use crate::scenario::Scenario;
+use crate::show::{ShowOptions, ShownServer, scope, server_first};
+use schedlab_model::Ns;
+use schedlab_report::Lanes;
+use schedlab_trace::Recording;
+use schedlab_trace::analysis::follow::Followed;
+use schedlab_trace::analysis::{Scope, Waits};
+use std::panic::resume_unwind;
+use std::sync::OnceLock;
+use std::thread;
+
+/// What is looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Look {
+    /// The server that was named.
+    pub serve: Option<String>,
+    /// Beginning of the part; `None`: that of the recording.
+    pub from: Option<Ns>,
+    /// End of the part; `None`: that of the recording.
+    pub to: Option<Ns>,
+}
+
+impl Look {
+    fn options(&self) -> ShowOptions {
+        ShowOptions {
+            serve: self.serve.clone(),
+            from: self.from,
+            to: self.to,
+            ..ShowOptions::default()
+        }
+    }
+
+    /// Returns the part of a recording that is looked at, its server not known yet.
+    fn part(&self, recording: &Recording) -> Result<Scope, StudyError> {
+        scope(recording, &self.options())
+    }
+
+    /// Finds the server, and puts its tasks first. Of a scenario none is guessed: its author says
+    /// what it is about.
+    fn server(
+        &self,
+        recording: &Recording,
+        scenario: Option<&Scenario>,
+        scope: &mut Scope,
+    ) -> Result<Option<ShownServer>, StudyError> {
+        match (scenario, &self.serve) {
+            (Some(_), None) => Ok(None),
+            _ => server_first(recording, &self.options(), scope),
+        }
+    }
+
+    /// Returns what the look is at, and the server.
+    pub(super) fn scope(
+        &self,
+        recording: &Recording,
+        scenario: Option<&Scenario>,
+    ) -> Result<(Scope, Option<ShownServer>), StudyError> {
+        let mut scope = self.part(recording)?;
+        let server = self.server(recording, scenario, &mut scope)?;
+        Ok((scope, server))
+    }
+}
+
+/// One look, and what it showed.
+pub(super) struct Looked {
+    pub(super) look: Look,
+    pub(super) scope: Scope,
+    pub(super) server: Option<ShownServer>,
+    /// The program of each task.
+    pub(super) classes: Vec<String>,
+    /// By program.
+    pub(super) measured: Measured,
+    /// Which program waited for which, and the longest waits.
+    pub(super) waits: Waits,
+    lanes: OnceLock<Lanes>,
+}
+
+impl Looked {
+    /// Looks.
+    ///
+    /// # Errors
+    /// A part or a server that is not there, or events that do not tell preemption from blocking.
+    pub(super) fn new(
+        recording: &Recording,
+        name: &str,
+        scenario: Option<&Scenario>,
+        look: &Look,
+    ) -> Result<Looked, StudyError> {
+        let part = look.part(recording)?;
+        let mut scope = part.clone();
+        let (numbers, found) = thread::scope(|threads| {
+            let numbers = threads.spawn(|| measured(recording, name, &part));
+            let found = look.server(recording, scenario, &mut scope).map(|server| {
+                let waits = Waits::new(&recording.header, &scope, WORST);
+                (server, Followed::over(recording, &scope, waits))
+            });
+            (numbers.join().unwrap_or_else(|panic| resume_unwind(panic)), found)
+        });
+        let (classes, measured) = numbers?;
+        let (server, waits) = found?;
+        let (look, lanes) = (look.clone(), OnceLock::new());
+        Ok(Looked { look, scope, server, classes, measured, waits, lanes })
+    }
+
+    /// Returns the schedule as a page's lanes have it.
+    pub(super) fn lanes(&self, recording: &Recording, is_simulated: bool) -> &Lanes {
+        self.lanes.get_or_init(|| {
+            let worst = self.waits.worst.cases.first();
+            let own = own_lanes(&self.scope, &self.waits.worst);
+            let run = schedule_of(recording, &self.scope, worst);
+            let mut lanes = lanes(&recording.header, run, own);
+            if is_simulated {
+                lanes.runs.iter_mut().for_each(|run| run.name = "simulated".to_owned());
+            }
+            lanes
+        })
+    }
+}
