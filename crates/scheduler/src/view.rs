@@ -44,6 +44,11 @@ impl World {
     pub fn tick_edge(&self, cpu: CpuId, k: u64) -> Ns {
         self.cpus[cpu.index()].tick_phase + self.tick_ns * (k - 1)
     }
+    /// The time of the first tick edge of `cpu` after `at`.
+    #[inline]
+    pub fn next_edge(&self, cpu: CpuId, at: Ns) -> Ns {
+        self.tick_edge(cpu, self.ticks_until(cpu, at) + 1)
+    }
     /// All CPUs of the machine.
     pub fn all_cpus(&self) -> CpuSet {
         CpuSet::first(self.cpus.len())

@@ -107,9 +107,13 @@ impl Stream {
     }
 }
 
-/// Returns the nearest whole nanosecond, between 0 and about 146 years.
+/// Returns the nearest whole nanosecond (of two the later one), between 0 and about 146 years.
+/// Without `libm::round`, which is a call: both parts of the number are exact, and above 2^52 there
+/// is no second one.
+#[inline]
 fn to_ns(value: f64) -> u64 {
-    libm::round(value).clamp(0.0, (1u64 << 62) as f64) as u64
+    let whole = (value as u64).min(1 << 62);
+    (whole + u64::from(value - whole as f64 >= 0.5)).min(1 << 62)
 }
 
 #[cfg(test)]
@@ -136,6 +140,34 @@ mod tests {
         near(Draw::Mix(vec![(3, Draw::Fixed(Ns(100))), (1, Draw::Fixed(Ns(900)))]), 300.0);
         near(Draw::Cycle(vec![Ns(1), Ns(2), Ns(3)]), 2.0);
         near(Draw::Empirical(vec![Ns(10), Ns(30)]), 20.0);
+    }
+
+    #[test]
+    fn lengths_are_rounded_as_by_the_library() {
+        let rounded = |value: f64| libm::round(value).clamp(0.0, (1u64 << 62) as f64) as u64;
+        let edges = [
+            0.0,
+            -0.0,
+            -0.5,
+            -7.0,
+            0.499_999_999_999_999_94,
+            0.5,
+            1.5,
+            2.5,
+            4_503_599_627_370_495.5,
+            4_503_599_627_370_497.0,
+            1e18,
+            4.7e18,
+            1e300,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+        ];
+        let mut stream = Stream::new(3, Entity::Task, 0, 0);
+        let drawn = (0..10_000).map(|power| stream.unit() * 2f64.powi(power % 64));
+        for value in edges.into_iter().chain(drawn) {
+            assert_eq!(to_ns(value), rounded(value), "{value}");
+        }
     }
 
     #[test]

@@ -347,7 +347,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             if !movable(rq, &rq.curr) || rq.pushed != NONE {
                 return None;
             }
-            match candidates(rq).into_iter().find(|id| movable(rq, id)) {
+            let candidates = looked_at(rq);
+            let mut ids = candidates.iter().map(|&(_, id)| id);
+            let found = ids.find(|id| *id != rq.curr && movable(rq, id));
+            rq.candidates = candidates;
+            match found {
                 Some(id) => Some(self.detach(env, rq, id)),
                 None => {
                     rq.push_away(rq.entity(rq.curr).task, to);
@@ -419,7 +423,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return Detached::default();
         }
         let looked = self.t.smp.nr_migrate.min(rq.nr_running);
-        for (seen, id) in looked_at(rq).into_iter().enumerate() {
+        let candidates = looked_at(rq);
+        for (seen, &(_, id)) in candidates.iter().enumerate() {
             let alone = attempt.idle != Idle::No && rq.nr_running <= 1;
             if alone || seen as u32 >= looked || *left <= 0 {
                 out.all_pinned &= !alone;
@@ -440,6 +445,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 break;
             }
         }
+        rq.candidates = candidates;
         out
     }
 
@@ -538,25 +544,22 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 }
 
-/// The waiting fair tasks of a queue that balancing may take, least recently run first.
-fn candidates(rq: &Rq) -> Vec<EntityId> {
-    let mut found = looked_at(rq);
-    found.retain(|&id| id != rq.curr);
-    found
-}
-
-/// The same with the running task.
-fn looked_at(rq: &Rq) -> Vec<EntityId> {
-    let takes = |(_, e): &(usize, &Entity)| {
-        e.on_rq
+/// The fair tasks of a queue that balancing looks at, the running one among them, least recently
+/// run first, each with its stamp. The list goes back to [`Rq::candidates`] after use: a CPU that
+/// becomes idle asks for it, which is too often for an allocation.
+fn looked_at(rq: &mut Rq) -> Vec<(u32, EntityId)> {
+    let mut found = std::mem::take(&mut rq.candidates);
+    found.clear();
+    for (id, e) in rq.entities.iter().enumerate() {
+        let takes = e.on_rq
             && e.task != NONE
             && e.class == Class::Fair
             && !e.delayed
-            && !rq.is_throttled(e.queue)
-    };
-    let mut found: Vec<(u32, EntityId)> = (rq.entities.iter().enumerate().filter(takes))
-        .map(|(id, e)| (e.stamp, id as EntityId))
-        .collect();
+            && !rq.is_throttled(e.queue);
+        if takes {
+            found.push((e.stamp, id as EntityId));
+        }
+    }
     found.sort_unstable();
-    found.into_iter().map(|(_, id)| id).collect()
+    found
 }

@@ -63,11 +63,7 @@ impl RtQueue {
     /// Best priority queued, 0 = none.
     #[inline]
     pub(super) fn best(&self) -> u8 {
-        match self.occupied {
-            [0, 0] => 0,
-            [low, 0] => low.ilog2() as u8,
-            [_, high] => 64 + high.ilog2() as u8,
-        }
+        highest(self.occupied)
     }
     fn push(&mut self, priority: u8, entity: EntityId, head: bool) {
         let list = &mut self.lists[usize::from(priority)];
@@ -87,14 +83,30 @@ impl RtQueue {
             self.occupied[usize::from(priority / 64)] &= !(1 << (priority % 64));
         }
     }
-    /// All entities, best priority first, within a priority first to run first.
+    /// All entities, best priority first, within a priority first to run first. Empty lists are
+    /// not looked at: this is asked at every change of a CPU with RT tasks.
     pub(super) fn waiting(&self) -> impl Iterator<Item = EntityId> {
-        let lists = self.lists.iter().rev().filter(|_| self.occupied != [0; 2]);
-        lists.flat_map(|list| list.iter().copied())
+        let mut left = self.occupied;
+        let priorities = std::iter::from_fn(move || {
+            let best = (left != [0; 2]).then(|| highest(left))?;
+            left[usize::from(best / 64)] &= !(1 << (best % 64));
+            Some(best)
+        });
+        priorities.flat_map(|priority| self.list(priority).iter().copied())
     }
     /// Entities of one priority, first to run first.
     pub(super) fn list(&self, priority: u8) -> &VecDeque<EntityId> {
         &self.lists[usize::from(priority)]
+    }
+}
+
+/// The highest of these priorities, 0 = none.
+#[inline]
+fn highest(priorities: [u64; 2]) -> u8 {
+    match priorities {
+        [0, 0] => 0,
+        [low, 0] => low.ilog2() as u8,
+        [_, high] => 64 + high.ilog2() as u8,
     }
 }
 
@@ -316,4 +328,26 @@ pub(super) fn requeue(rq: &mut Rq, id: EntityId, head: bool) {
     let priority = rq.entity(id).rt_priority;
     rq.rt.remove(priority, id);
     rq.rt.push(priority, id, head);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_priority_waits_first_and_within_it_the_head() {
+        let mut queue = RtQueue::new();
+        assert_eq!((queue.best(), queue.waiting().count()), (0, 0));
+        for (entity, priority) in [(0, 1), (1, 99), (2, 64), (3, 63), (4, 64), (5, 50)] {
+            queue.push(priority, entity, false);
+        }
+        queue.push(63, 6, true);
+        assert_eq!(queue.best(), 99);
+        assert_eq!(queue.waiting().collect::<Vec<_>>(), [1, 2, 4, 6, 3, 5, 0]);
+        for (entity, priority) in [(1, 99), (2, 64), (4, 64), (0, 1)] {
+            queue.remove(priority, entity);
+        }
+        assert_eq!(queue.best(), 63);
+        assert_eq!(queue.waiting().collect::<Vec<_>>(), [6, 3, 5]);
+    }
 }

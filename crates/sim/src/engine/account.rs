@@ -1,10 +1,11 @@
 //! The accounts of time: per CPU (busy, overhead, idle) and per task (run, wait, throttled, sleep).
 
 use super::state::{Bucket, Since, Task};
+use super::ticks::Rest;
 use super::{Engine, Step};
 use crate::TaskMetrics;
 use crate::metrics::ConservationMeter;
-use schedlab_model::{EventSink, Ns};
+use schedlab_model::{CpuId, EventSink, Ns};
 
 impl Task<'_> {
     /// Counts the task's time as `bucket` from `now` on. Returns how long it counted as the one
@@ -99,7 +100,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let extra = &mut self.extras[occupant.index()];
         let from = std::mem::replace(&mut c.accounted, now);
         let owed = c.debt + extra.debt;
-        let rest = self.input.machine.rest_of_debt(&self.world, cpu, from, now, (owed, cost));
+        let rest = if cost == 0 || now < c.quiet_until {
+            Rest { added: 0, left: owed.saturating_sub(elapsed) }
+        } else {
+            c.quiet_until = self.world.next_edge(CpuId(cpu as u32), Ns(now)).0;
+            self.input.machine.rest_of_debt(&self.world, cpu, from, now, (owed, cost))
+        };
         extra.debt = extra.debt.min(rest.left);
         c.debt = rest.left - extra.debt;
         let work = task.left.min(elapsed - (owed + rest.added - rest.left));

@@ -408,8 +408,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.clock.now.saturating_add(left)
         } else {
             let need = c.debt + self.owes(task.index()) + left;
-            let cost = self.tick_cost(cpu);
-            self.input.machine.done_at(&self.world, cpu, self.clock.now, (need, cost))
+            // Mostly it is done before the next tick: no division.
+            if c.quiet_until.checked_sub(self.clock.now).is_some_and(|quiet| need < quiet) {
+                self.clock.now + need
+            } else {
+                let cost = self.tick_cost(cpu);
+                self.input.machine.done_at(&self.world, cpu, self.clock.now, (need, cost))
+            }
         };
         self.due.slots.arm_cpu(cpu, OfCpu::Work, at);
     }

@@ -348,6 +348,9 @@ pub(crate) struct Cpu {
     /// A request that is under way arrives then.
     pub(crate) resched_at: u64,
     pub(crate) switching: Option<PendingSwitch>,
+    /// No tick edge lies between `accounted` and this time, if it is later: the next one may be
+    /// then.
+    pub(crate) quiet_until: u64,
 }
 
 impl Cpu {
@@ -374,6 +377,7 @@ impl Cpu {
             tick_sure: true,
             put_off: 0,
             ask_at_once: 0,
+            quiet_until: 0,
             counted: CpuMetrics::default(),
         }
     }

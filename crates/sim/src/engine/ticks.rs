@@ -30,11 +30,7 @@ impl Machine {
     ) -> Rest {
         let elapsed = to - from;
         let cpu = CpuId(cpu as u32);
-        let edges = if cost == 0 {
-            0
-        } else {
-            world.ticks_until(cpu, Ns(to)) - world.ticks_until(cpu, Ns(from))
-        };
+        let edges = world.ticks_until(cpu, Ns(to)) - world.ticks_until(cpu, Ns(from));
         if edges == 0 {
             return Rest { added: 0, left: owed.saturating_sub(elapsed) };
         }
@@ -59,8 +55,7 @@ impl Machine {
         if cost == 0 {
             return from.saturating_add(need);
         }
-        let cpu = CpuId(cpu as u32);
-        let first = world.tick_edge(cpu, world.ticks_until(cpu, Ns(from)) + 1).0;
+        let first = world.next_edge(CpuId(cpu as u32), Ns(from)).0;
         let Some(over) = need.checked_sub(first - from) else { return from.saturating_add(need) };
         let period = world.tick_ns.0;
         let (periods, rest) = (over / (period - cost), over % (period - cost));

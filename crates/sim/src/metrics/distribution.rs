@@ -1,12 +1,12 @@
 //! A distribution of times in bounded memory.
 
 use schedlab_model::Ns;
-use std::collections::BTreeMap;
 
 /// Count, exact sum, extremes and quantiles of times, in bounded memory: a high-dynamic-range
 /// histogram. Below 128 ns every nanosecond has a bucket; above, every octave has 128 (a bucket is
 /// at most 0.8 % wide) up to about 4.9 hours; longer times count as that. Memory is there for the
-/// octaves between the smallest and the largest value, 256 bytes each.
+/// octaves between the smallest and the largest value, 128 bytes each: a counter is a byte, which
+/// few values need again and again.
 ///
 /// Our own and not the `hdrhistogram` crate, because recording is the hottest thing that the
 /// simulator does: a run keeps hundreds of these, and how many cache lines they fill decides its
@@ -19,14 +19,14 @@ pub struct Distribution {
     max: u64,
     /// Bucket that `counts` begins with, a multiple of `PER_OCTAVE`.
     first: usize,
-    counts: Vec<u16>,
-    /// How often a counter went over its end, by bucket.
-    carries: BTreeMap<usize, u64>,
+    counts: Vec<u8>,
+    /// How often a counter went over its end, by bucket, ascending.
+    carries: Vec<(usize, u64)>,
 }
 
 impl Default for Distribution {
     fn default() -> Distribution {
-        let (counts, carries) = (Vec::new(), BTreeMap::new());
+        let (counts, carries) = (Vec::new(), Vec::new());
         Distribution { count: 0, sum: 0, min: u64::MAX, max: 0, first: 0, counts, carries }
     }
 }
@@ -35,8 +35,11 @@ impl Default for Distribution {
 const PER_OCTAVE: u64 = 128;
 const BITS: u32 = 7;
 const HIGHEST: u64 = (1 << 44) - 1;
+/// So many buckets may carry without another allocation: those of lengths that come again and
+/// again.
+const FREQUENT: usize = 4;
 /// Values of one counter before it starts again.
-const CARRY: u64 = 1 << u16::BITS;
+const CARRY: u64 = 1 << u8::BITS;
 
 /// Returns the bucket of a value up to `HIGHEST`.
 #[inline]
@@ -80,7 +83,21 @@ impl Distribution {
         };
         *count = count.wrapping_add(1);
         if *count == 0 {
-            *self.carries.entry(bucket).or_default() += 1;
+            self.carry(bucket);
+        }
+    }
+
+    /// A counter starts again.
+    #[cold]
+    #[inline(never)]
+    fn carry(&mut self, bucket: usize) {
+        self.add_carries(bucket, 1);
+    }
+
+    fn add_carries(&mut self, bucket: usize, times: u64) {
+        match self.carries.binary_search_by_key(&bucket, |(at, _)| *at) {
+            Ok(place) => self.carries[place].1 += times,
+            Err(place) => self.carries.insert(place, (bucket, times)),
         }
     }
 
@@ -97,6 +114,7 @@ impl Distribution {
         let (from, to) = (from / octave * octave, (to / octave + 1) * octave);
         if self.counts.is_empty() {
             self.first = from;
+            self.carries.reserve(FREQUENT);
         }
         if from < self.first {
             self.counts.splice(0..0, std::iter::repeat_n(0, self.first - from));
@@ -109,14 +127,14 @@ impl Distribution {
 
     /// Returns every bucket that is not empty, ascending, with its number of values.
     fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let counts =
-            self.counts.iter().enumerate().map(|(i, count)| (self.first + i, u64::from(*count)));
-        let full = |(i, count)| {
-            let carries =
-                if self.carries.is_empty() { 0 } else { *self.carries.get(&i).unwrap_or(&0) };
-            (i, count + carries * CARRY)
+        // Both ascend.
+        let mut carries = self.carries.iter().peekable();
+        let full = move |(i, count): (usize, &u8)| {
+            let bucket = self.first + i;
+            let carried = carries.next_if(|(at, _)| *at == bucket).map_or(0, |(_, times)| *times);
+            (bucket, u64::from(*count) + carried * CARRY)
         };
-        counts.map(full).filter(|(_, count)| *count > 0)
+        self.counts.iter().enumerate().map(full).filter(|(_, count)| *count > 0)
     }
 
     /// Returns the number of values.
@@ -199,17 +217,19 @@ impl Distribution {
         for (bucket, count) in other.filled() {
             let own = &mut self.counts[bucket - self.first];
             let sum = u64::from(*own) + count;
-            *own = sum as u16;
+            *own = sum as u8;
             if sum >= CARRY {
-                *self.carries.entry(bucket).or_default() += sum / CARRY;
+                self.add_carries(bucket, sum / CARRY);
             }
         }
     }
     /// Forgets all values, keeps the memory.
     pub fn clear(&mut self) {
         let mut counts = std::mem::take(&mut self.counts);
+        let mut carries = std::mem::take(&mut self.carries);
         counts.fill(0);
-        *self = Distribution { first: self.first, counts, ..Distribution::default() };
+        carries.clear();
+        *self = Distribution { first: self.first, counts, carries, ..Distribution::default() };
     }
 }
 

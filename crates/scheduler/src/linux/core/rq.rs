@@ -101,6 +101,8 @@ pub(in crate::linux) struct Rq {
     /// When it was to fire as it was set last, ns.
     pub(in crate::linux) hrtick_at: u64,
     free: Vec<EntityId>,
+    /// Room for the tasks that balancing looks at, with their stamps.
+    pub(in crate::linux) candidates: Vec<(u32, EntityId)>,
     /// By group: its queue here, or [`NONE`].
     pub(in crate::linux) queue_of_group: Vec<QueueId>,
     /// The RT class.
@@ -137,6 +139,7 @@ impl Rq {
             nr_running: 0,
             entities: Vec::new(),
             free: Vec::new(),
+            candidates: Vec::new(),
             groups: Vec::new(),
             top: Queue::new(GroupId::ROOT, NONE),
             queue_of_group: vec![ROOT],

@@ -462,7 +462,8 @@ pub(in crate::linux) fn track_owner(rq: &mut Rq, owner: EntityId) {
 pub(in crate::linux) fn load_at_root(rq: &Rq, id: EntityId, mut load: u64) -> u64 {
     let now = rq.wall;
     let mut queue = rq.entity(id).queue;
-    while queue != ROOT {
+    // Mostly a wakeup asks for no load, and nothing is nothing of any group.
+    while queue != ROOT && load > 0 {
         let q = rq.queue(queue);
         let whole = q.signal.peek(now).load_avg(1) + 1;
         let group = rq.entity(q.owner);

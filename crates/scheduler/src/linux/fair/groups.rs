@@ -267,7 +267,7 @@ mod tests {
         let (mut rq, owner, hog) = two_hogs();
         assert_eq!(load_at_root(&rq, hog, 1024), 511, "of 1024, rounded down as in the kernel");
         rq.entity_mut(owner).load = Load::from_weight(64);
-        assert_eq!(load_at_root(&rq, hog, 1024), 31);
+        assert_eq!((load_at_root(&rq, hog, 1024), load_at_root(&rq, hog, 0)), (31, 0));
     }
 
     #[test]

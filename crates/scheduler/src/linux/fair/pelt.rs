@@ -190,13 +190,29 @@ impl Pelt {
         self.add(EPOCH_GAIN - self.gained, inputs);
         self.gained = 0;
         // After 64 halvings nothing is left of what was before.
-        for epoch in 1..=epochs.min(64) {
-            (self.load, self.runnable, self.util) =
-                (self.load / 2, self.runnable / 2, self.util / 2);
-            if epoch < epochs.min(64) {
+        let epochs = epochs.min(64);
+        if inputs == Inputs::default() {
+            return self.halve(epochs);
+        }
+        for epoch in 1..=epochs {
+            let before = (self.load, self.runnable, self.util);
+            self.halve(1);
+            if epoch < epochs {
                 self.add(EPOCH_GAIN, inputs);
+                // From here on every epoch gives as much as it takes.
+                if (self.load, self.runnable, self.util) == before {
+                    return self.halve(1);
+                }
             }
         }
+    }
+
+    /// Halves the sums so many times, 64 at most, each time rounding down.
+    #[inline]
+    fn halve(&mut self, times: u64) {
+        let halved = |sum: u64| sum.checked_shr(times as u32).unwrap_or(0);
+        (self.load, self.runnable, self.util) =
+            (halved(self.load), halved(self.runnable), halved(self.util));
     }
 
     /// Time up to `now` passed unseen (the clock of a throttled queue stood still).
@@ -413,6 +429,32 @@ mod tests {
         assert_eq!(GROWTH[1], 16_742);
         assert_eq!(GROWTH[16], 23_170);
         assert_eq!(GROWTH[31], 32_065);
+    }
+
+    proptest! {
+        /// However many epochs end at once, the sums are those of one end after another.
+        #[test]
+        fn many_epochs_end_as_one_by_one(
+            from in 0u64..1 << 36, sums in prop::array::uniform3(0u64..1 << 40),
+            epochs in 0u64..200, load in 0u64..90_000, runnable in 0u64..3, running in any::<bool>(),
+        ) {
+            let [of_load, of_runnable, util] = sums;
+            let start = Pelt { load: of_load, runnable: of_runnable, util, ..Pelt::zero(Ns(from)) };
+            let inputs = Inputs { load: load * runnable, runnable, running };
+            let mut at_once = start;
+            at_once.end_epochs(epochs, inputs);
+            let mut slow = start;
+            slow.add(EPOCH_GAIN - slow.gained, inputs);
+            slow.gained = 0;
+            for epoch in 1..=epochs.min(64) {
+                (slow.load, slow.runnable, slow.util) =
+                    (slow.load / 2, slow.runnable / 2, slow.util / 2);
+                if epoch < epochs.min(64) {
+                    slow.add(EPOCH_GAIN, inputs);
+                }
+            }
+            prop_assert_eq!(at_once, slow);
+        }
     }
 
     #[test]
