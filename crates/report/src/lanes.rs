@@ -130,7 +130,7 @@ pub struct LaneRecorder {
 /// How much work makes the data small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Packing {
-    /// For a file that is kept: 26 % smaller than [`Packing::Fast`] (a million events).
+    /// For a file that is kept: 16 % smaller than [`Packing::Fast`] (a million events).
     Small,
     /// For a reader of this machine, who waits for it.
     Fast,

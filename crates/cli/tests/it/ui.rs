@@ -3,10 +3,7 @@
 
 mod ask;
 mod browser;
-mod film;
-mod large;
 mod parts;
-mod pictures;
 mod refused;
 mod socket;
 mod tune;

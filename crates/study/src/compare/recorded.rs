@@ -318,6 +318,13 @@ impl RecordedInput {
         Ok(RowPlan { label, ..RowPlan::new(&spec, &point.variant, &self.subject())? })
     }
 
+    /// Returns the runs of the first row that are known; `None`: they are measured otherwise. Tasks
+    /// of their own are measured beside the classes, and a page needs the events.
+    fn known_runs(&self, plans: &[RowPlan], observed: bool) -> Option<&KnownRuns> {
+        let is_alike = !observed && split_classes(plans, &self.classes).is_empty();
+        is_alike.then_some(&self.known)
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -461,8 +468,8 @@ fn compare_read(
 ) -> Result<Study, StudyError> {
     let duration = input.replay.duration;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
-    let mut plans =
-        self::plans(input, &recorded, options).map_err(|error| input.named_in_vain(error))?;
+    let planned = self::plans(input, &recorded, options);
+    let mut plans = planned.map_err(|error| input.named_in_vain(error))?;
     let mut served =
         options.serve.as_deref().map(|asked| Served::find(asked, input)).transpose()?;
     let client = options.client_log.as_ref().map(|log| ClientLog::open(log, input)).transpose()?;
@@ -471,9 +478,8 @@ fn compare_read(
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let single = single(input, &plans);
     let server = input.server(served.as_ref());
-    let keep = options
-        .detail
-        .then(|| detail::keep(&input.header, &input.classes, duration, plans.len(), &server));
+    let kept = || detail::keep(&input.header, &input.classes, duration, plans.len(), &server);
+    let keep = options.detail.then(kept);
     let bench = Bench {
         machine: &|seed| input.machine(seed),
         classes: &input.classes,
@@ -490,9 +496,7 @@ fn compare_read(
         stop: options.stop.as_ref(),
         keep_finished: options.keep_finished,
         seen: options.seen.as_deref(),
-        // Tasks of their own are measured beside the classes, and a page needs the events.
-        known: (keep.is_none() && split_classes(&plans, &input.classes).is_empty())
-            .then_some(&input.known),
+        known: input.known_runs(&plans, keep.is_some()),
     };
     let Ran { mut runs, seeds: of, refused, unfinished } = bench.run(&mut plans)?;
     let timing = Timing::tried(&bench, options, (&plans, &of, unfinished), false)?;

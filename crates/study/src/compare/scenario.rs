@@ -34,8 +34,8 @@ pub fn compare_scenario(
     let mut plans = plans(scenario, options)?;
     let gates = Gates::new(options, &plans, &scenario.classes)?;
     let duration = duration(scenario, options)?;
-    let first = options.seed.unwrap_or(scenario.seed);
-    let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));
+    let count = options.repetitions.unwrap_or(scenario.repetitions);
+    let seeds = seeds(options.seed.unwrap_or(scenario.seed), count);
     let machine = scenario.simulated_machine();
     let keep = options.detail.then(|| keep(scenario, &machine, duration, &plans));
     let bench = Bench {
@@ -92,9 +92,8 @@ pub fn compare_scenario(
     study.gates = gates.judge(&plans, &runs, &errors, &timing, &study)?;
     study.headline = crate::headline::headline(&study, numbers.wanted());
     study.verdict = verdict::verdict(&study);
-    if let Some(keep) = &keep {
-        study.detail = Some(Box::new(detailed(scenario, &study, &runs, keep)?));
-    }
+    let detail = keep.as_ref().map(|keep| detailed(scenario, &study, &runs, keep)).transpose()?;
+    study.detail = detail.map(Box::new);
     Ok(study)
 }
 
