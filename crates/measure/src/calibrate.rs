@@ -250,8 +250,8 @@ const PROBES: [(&str, &str, Probe); 35] = [
     ),
     (
         "loop_alone_ns",
-        "4000 steps of a loop in registers on a core whose other hardware threads are ours to \
-         leave idle",
+        "4000 steps of a loop in registers, with nothing of schedlab on the core's other hardware \
+         threads",
         siblings::alone,
     ),
     (

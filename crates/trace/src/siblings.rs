@@ -190,8 +190,8 @@ impl EventSink for BesideTimes {
     }
 }
 
-/// A set of equal activations with fewer of one beginning says nothing: of so few not even their own
-/// spread is known. Chosen: two standard errors of so many are 2.3 by Student's distribution.
+/// A set of equal activations with fewer of one beginning says nothing: of so few not even their
+/// own spread is known. Chosen: two standard errors of so many are 2.3 by Student's distribution.
 const FEW: f64 = 10.0;
 /// Activations that began beside an idle and beside a busy sibling, of one task, below which its
 /// own estimate says nothing of how tasks differ. Chosen: the standard error of a mean is itself

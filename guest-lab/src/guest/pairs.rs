@@ -314,7 +314,7 @@ fn add(archive: &mut Archive, root: &Path, folder: &Path, under: &str) -> Result
     Ok(())
 }
 
-/// A number of CPUs, a length, and what stands for the threads of a core.
+/// A number of CPUs, a length, and the words for the threads of a core.
 type Shape = (u32, (u32, &'static str), (&'static str, &'static str));
 
 /// Every shape that has a folder of its own.

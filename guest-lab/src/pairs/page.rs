@@ -217,6 +217,6 @@ mod tests {
             told.contains("| recordings/pairs | 2 of 2, 0 | 0 of 0, 0 | 5 of 9, 1 |"),
             "{told}"
         );
-        assert!(told.contains("| all | 12 of 27, 0 | 0 of 0, 0 | 30 of 54, 6 |"), "{told}");
+        assert!(told.contains("| all | 14 of 35, 0 | 0 of 0, 0 | 35 of 63, 7 |"), "{told}");
     }
 }

@@ -29,7 +29,8 @@ fn sibling(topology: &Topology, allowed: &CpuSet, cpu: CpuId) -> io::Result<CpuI
     let found = here.then(|| topology.siblings(cpu)).into_iter().flatten();
     found.into_iter().find(|other| allowed.contains(*other)).ok_or_else(|| {
         io::Error::other(format!(
-            "needs a second hardware thread of CPU {cpu}'s core on which schedlab may run"
+            "needs a second hardware thread of CPU {}'s core on which schedlab may run",
+            cpu.0
         ))
     })
 }
@@ -45,7 +46,7 @@ fn timed(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     })
 }
 
-/// Nothing of ours runs beside it.
+/// Nothing of schedlab runs beside it.
 pub(super) fn alone(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     sibling_here(settings)?;
     timed(settings)

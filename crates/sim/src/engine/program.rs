@@ -36,6 +36,12 @@ pub(super) fn length(extra: &mut Extra<'_>, amount: Amount) -> u64 {
 }
 
 impl Task<'_> {
+    /// A step that is over at once.
+    fn passes(&mut self, flow: Flow) -> Flow {
+        self.pc += 1;
+        flow
+    }
+
     /// Drops overdue jobs.
     fn skip_missed(&mut self, now: u64, period: u64, offset: u64) {
         self.job = self.job.max(now.saturating_sub(offset).div_ceil(period));
@@ -177,10 +183,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Op::Lock(lock) => self.lock(cpu, t, lock.0),
             Op::Unlock(lock) => self.unlock(cpu, t, lock.0),
             Op::Interrupts(handler) => self.serve_interrupts(cpu, t, handler),
-            Op::CondResched | Op::Yield => {
-                task.pc += 1;
-                Ok(if op == Op::Yield { Flow::Yield } else { Flow::Next })
-            }
+            Op::CondResched => Ok(task.passes(Flow::Next)),
+            Op::Yield => Ok(task.passes(Flow::Yield)),
             Op::SetNice(nice) => self.set_nice(cpu, t, nice),
             Op::Exec => self.exec(cpu, t),
             Op::SetCpus { .. } => self.set_cpus(cpu, t, op.cpus().unwrap_or_default()),

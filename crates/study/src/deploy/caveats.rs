@@ -139,6 +139,22 @@ fn of_pod(setting: PodSetting) -> Option<String> {
     })
 }
 
+const ISOLATED: &str = "No load balancing on isolated CPUs: a fair thread stays where it is, and new \
+                        ones stay with their parent; give each its own CPU.";
+
+/// Says what is to know of a cpuset partition.
+fn of_partition(kind: &str) -> Option<String> {
+    match kind {
+        "isolated" => Some(ISOLATED.to_owned()),
+        "root" => Some(
+            "No other task runs on the CPUs of a partition, so its CPUs are taken from all others; \
+             the kernel refuses it where a sibling group has one of them."
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
 /// Says what is to know of a setting, if there is something.
 fn of_setting(setting: &Setting) -> Option<String> {
     Some(match setting {
@@ -193,17 +209,8 @@ fn of_setting(setting: &Setting) -> Option<String> {
              two tasks on one of them have ticks as before."
                 .to_owned()
         }
-        Setting::Group(GroupSetting::Partition(kind)) if kind != "isolated" => {
-            "No other task runs on the CPUs of a partition, so its CPUs are taken from all others; \
-             the kernel refuses it where a sibling group has one of them."
-                .to_owned()
-        }
-        Setting::Machine(MachineSetting::Cpus(Role::Isolated, _))
-        | Setting::Group(GroupSetting::Partition(_)) => {
-            "No load balancing on isolated CPUs: a fair thread stays where it is, and new ones \
-             stay with their parent; give each its own CPU."
-                .to_owned()
-        }
+        Setting::Group(GroupSetting::Partition(kind)) => return of_partition(kind),
+        Setting::Machine(MachineSetting::Cpus(Role::Isolated, _)) => ISOLATED.to_owned(),
         Setting::Delegation(..) => {
             "The rows behind agents need a kernel with ghOSt; `schedlab run` elevates threads \
              on a stock kernel."

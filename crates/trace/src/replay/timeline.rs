@@ -2,6 +2,7 @@
 //! on the way.
 
 mod delays;
+mod stretch;
 
 use super::recorder::RecorderCost;
 use crate::Recording;
@@ -10,6 +11,7 @@ use crate::siblings::{Beside, Speed};
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 
 pub use delays::MachineDelays;
+pub(super) use stretch::Stretch;
 
 /// Why an activation began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,24 +41,6 @@ pub(super) enum Deed {
     Feed(u32),
     /// Cannot go on before the producer of this link got that far.
     Await(u32),
-}
-
-/// A time on a CPU without a break.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Stretch {
-    pub(super) from: Ns,
-    pub(super) to: Ns,
-    /// What the task had done before it, all activations together.
-    pub(super) before: Ns,
-    /// At what speed it ran.
-    pub(super) speed: Speed,
-}
-
-impl Stretch {
-    /// What it had done in this one until `at`.
-    fn work(&self, at: Ns) -> Ns {
-        self.speed.work(at.min(self.to).saturating_sub(self.from))
-    }
 }
 
 /// How an activation ended.

@@ -153,7 +153,7 @@ fn an_input_is_shown() {
     assert!(part["programs"][0]["waited_ns"].as_u64() < first["waited_ns"].as_u64());
     // The schema itself can be had, too.
     assert_eq!(server.get("/api/1/schema").json()["title"], "schedlab-workbench/1");
-    let programs = server.get("/api/1/inputs/f0/programs");
+    let programs = server.get("/api/1/inputs/f0/programs?serve=redis-server");
     fits("programs", &programs.body);
     assert_eq!(overview["more_programs"], 0);
     assert_eq!(programs.json()["programs"], overview["programs"]);
