@@ -3,6 +3,8 @@
 
 mod ask;
 mod browser;
+mod film;
+mod large;
 mod parts;
 mod refused;
 mod socket;
