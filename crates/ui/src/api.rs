@@ -75,8 +75,8 @@ impl Api {
             (true, _, ["inputs", id, "diff"]) => return self.diff(request, &decoded(id), query),
             (true, _, ["inputs", id, what]) => self.input(&decoded(id), what, query),
             (_, Method::Post, ["inputs"]) => self.keep(&mut request, query),
-            (_, Method::Post, ["ask"]) => return self.ask(request),
-            (_, Method::Post, ["prepare"]) => return self.prepare(request),
+            (_, Method::Post, ["ask"]) => return self.ask(request, Kind::Answer),
+            (_, Method::Post, ["prepare"]) => return self.ask(request, Kind::Preparation),
             (_, Method::Post, ["tune"]) => return self.tune(request),
             (_, Method::Post, ["stop"]) => self.stop(&mut request),
             (true, _, ["live"]) => return self.live(request, query),
@@ -137,7 +137,8 @@ impl Api {
         Ok(answer::json(&[id]))
     }
 
-    fn ask(&self, mut request: Request) -> io::Result<()> {
+    /// Answers a question, or does what one will need.
+    fn ask(&self, mut request: Request, kind: Kind) -> io::Result<()> {
         let question = match question::<Question>(&mut request) {
             Ok(question) => question,
             Err(failure) => return request.respond(failed(failure)),
@@ -146,22 +147,12 @@ impl Api {
             Ok(asked) => asked,
             Err(failure) => return request.respond(failed(failure)),
         };
-        self.stream(request, (Kind::Answer, &question.tab), &|stop, tell| {
-            self.questions.stages(&asked, &self.inputs, stop, tell);
-        })
-    }
-
-    fn prepare(&self, mut request: Request) -> io::Result<()> {
-        let question = match question::<Question>(&mut request) {
-            Ok(question) => question,
-            Err(failure) => return request.respond(failed(failure)),
+        let does = match kind {
+            Kind::Preparation => Questions::prepare,
+            _ => Questions::stages,
         };
-        let asked = match Asked::new(&question, &self.inputs) {
-            Ok(asked) => asked,
-            Err(failure) => return request.respond(failed(failure)),
-        };
-        self.stream(request, (Kind::Preparation, &question.tab), &|stop, tell| {
-            self.questions.prepare(&asked, &self.inputs, stop, tell);
+        self.stream(request, (kind, &question.tab), &|stop, tell| {
+            does(&self.questions, &asked, &self.inputs, stop, tell);
         })
     }
 

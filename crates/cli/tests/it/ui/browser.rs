@@ -187,8 +187,8 @@ fn a_slider_moves_the_answer() {
     }
 }
 
-/// By how many bytes the scripts may hold more after 200 changes. Measured: 0.1 MB more; an answer
-/// that is kept for each of them would be 200 times 30 kB.
+/// By how many bytes the scripts may hold more after 200 changes: chosen, 10 kB for each. In one
+/// run of Chromium 156 they held 0.18 MB more than the 2.7 MB before.
 const GROWTH: u64 = 2 << 20;
 
 /// Two hundred changes: each ends the question before, the last one is answered, and what was drawn

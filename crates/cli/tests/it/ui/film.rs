@@ -6,7 +6,7 @@ use super::browser::{Browser, ERRORS, READY, SEEDS, Tab, slide};
 use super::{REDIS, Server};
 use serde_json::json;
 
-/// Quality of a picture, of 100: letters can still be read.
+/// Quality of a picture, of 100. Chosen: letters can still be read, and eight are 0.5 MB.
 const QUALITY: u32 = 55;
 
 /// Takes a picture, where pictures are asked for.
