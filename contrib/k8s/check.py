@@ -16,12 +16,20 @@ def documents(file):
         return [document for document in yaml.safe_load_all(text) if document]
 
 
+# Lists that a patch adds to, and the key by which an entry is one that is there.
+LISTS = {"containers": "name", "volumes": "name", "volumeMounts": "mountPath"}
+
+
 def patched(base, patch):
-    """The strategic merge of Kubernetes, as far as the patch needs it: containers by name, everything else as a map."""
+    """The strategic merge of Kubernetes, as far as the patches here need it: some lists by a key, everything else as a map."""
     merged = copy.deepcopy(base)
     for key, value in patch.items():
-        if key == "containers":
-            merged[key] = merged.get(key, []) + value
+        if key in LISTS:
+            entries = {one[LISTS[key]]: one for one in merged.get(key, [])}
+            for one in value:
+                name = one[LISTS[key]]
+                entries[name] = patched(entries.get(name, {}), one)
+            merged[key] = list(entries.values())
         elif isinstance(value, dict):
             merged[key] = patched(merged.get(key) or {}, value)
         else:
@@ -53,6 +61,11 @@ def rights(daemonset):
         if "cpu" in container.get("resources", {}).get("limits", {}):
             wrong.append(f"{name}: a recorder that is throttled loses events")
         volumes = {volume["name"]: volume for volume in pod.get("volumes", [])}
+        mounted = [volumes[mount["name"]] for mount in container.get("volumeMounts", [])]
+        if name == "flight" and any("projected" in volume for volume in mounted):
+            wrong.append("flight: the recorder needs no token")
+        if name != "flight" and any("hostPath" in volume for volume in mounted):
+            wrong.append(f"{name}: nothing of the node is its business")
         for mount in container.get("volumeMounts", []):
             host = volumes[mount["name"]].get("hostPath", {}).get("path")
             if host and host != "/var/lib/schedlab/flight" and not mount.get("readOnly"):
@@ -64,10 +77,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--versions", default="1.31,1.35")
     options = parser.parse_args()
-    flight, metrics = documents("flight.yaml"), documents("metrics.yaml")
+    flight, metrics, labels = (documents(f"{name}.yaml") for name in ("flight", "metrics", "labels"))
     daemonset = next(one for one in flight if one["kind"] == "DaemonSet")
     with_proxy = patched(daemonset, documents("metrics-patch.yaml")[0])
-    wrong = rights(daemonset) + rights(with_proxy)
+    with_labels = patched(daemonset, documents("labels-patch.yaml")[0])
+    wrong = rights(daemonset) + rights(with_proxy) + rights(with_labels)
+    if daemonset["spec"]["template"]["spec"]["automountServiceAccountToken"]:
+        wrong.append("flight: a token would be in every container")
     checked = 0
     try:
         import kubernetes_validate
@@ -75,7 +91,7 @@ def main():
         print("NOT CHECKED against the schemas: pip install kubernetes-validate")
     else:
         for version in options.versions.split(","):
-            for document in [*flight, *metrics, with_proxy]:
+            for document in [*flight, *metrics, *labels, with_proxy, with_labels]:
                 try:
                     kubernetes_validate.validate(document, version, strict=True)
                     checked += 1

@@ -1,7 +1,8 @@
 //! Which group a thread's CPU time is counted in: a control group (v1 or v2), else its autogroup.
 
-use crate::HostError;
 use crate::facts::GroupFacts;
+use crate::{HostError, proc};
+use schedlab_model::text::shown;
 use schedlab_model::{Bandwidth, GroupId, Nice, Ns};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -175,7 +176,7 @@ impl Groups {
         // "/autogroup-9 nice 0"; empty for threads that have none (the kernel's own).
         let text = fs::read_to_string(format!("/proc/{tid}/autogroup")).unwrap_or_default();
         match text.trim().split_once(" nice ") {
-            Some((path, nice)) => self.autogroup(path, nice),
+            Some((path, nice)) => self.autogroup(tid, path, nice),
             None => GroupId::ROOT,
         }
     }
@@ -214,7 +215,7 @@ impl Groups {
         id
     }
 
-    fn autogroup(&mut self, path: &str, nice: &str) -> GroupId {
+    fn autogroup(&mut self, tid: u32, path: &str, nice: &str) -> GroupId {
         if let Some(known) = self.known.iter().find(|g| g.path == path) {
             return known.id;
         }
@@ -222,7 +223,10 @@ impl Groups {
         let nice: Nice = nice.parse().ok().and_then(Nice::new).unwrap_or_default();
         let weight = Some(AUTOGROUP_WEIGHTS[nice.table_index()]);
         let facts = bare(id, path.to_owned(), Some(GroupId::ROOT));
-        self.known.push(GroupFacts { autogroup_nice: Some(nice), weight, ..facts });
+        // A session has the number of the process that began it.
+        let leader = proc::text(&format!("/proc/{}/comm", proc::origin(tid).session));
+        let leader = leader.map(|name| shown(name.trim_end_matches('\n')).into_owned());
+        self.known.push(GroupFacts { autogroup_nice: Some(nice), weight, leader, ..facts });
         id
     }
 
@@ -268,6 +272,7 @@ fn bare(id: GroupId, path: String, parent: Option<GroupId>) -> GroupFacts {
         bandwidth: None,
         rt_runtime_us: None,
         autogroup_nice: None,
+        leader: None,
     }
 }
 

@@ -13,6 +13,8 @@ pub struct TaskFacts {
     pub tid: u32,
     /// Process id (`getpid`); 0 when not known.
     pub process: u32,
+    /// Session id (`getsid`); 0 when not known, and of the kernel's own threads.
+    pub session: u32,
     /// The thread's name.
     pub comm: String,
     /// sched(7) policy.
@@ -70,6 +72,9 @@ pub struct GroupFacts {
     pub rt_runtime_us: Option<i64>,
     /// The autogroup's own nice value (`/proc/PID/autogroup`).
     pub autogroup_nice: Option<Nice>,
+    /// Name of the process that began the autogroup's session. `None`: no autogroup, or it had
+    /// ended.
+    pub leader: Option<String>,
 }
 
 /// The machine and its kernel.

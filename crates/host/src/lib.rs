@@ -34,7 +34,7 @@ pub use facts::{
     is_realtime,
 };
 pub use machine::{is_emulated, machine, rt_runtime};
-pub use pods::pod_name;
+pub use pods::{PodFacts, pod};
 pub use proc::stolen;
 pub use record::child::Command as OwnCommand;
 pub use record::in_kernel;

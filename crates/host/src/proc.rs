@@ -63,7 +63,7 @@ pub(crate) fn task(
 ) -> Option<TaskFacts> {
     let comm = text(&format!("/proc/{tid}/comm"))?;
     let attributes = sched::attributes(tid).ok()?;
-    let (process, kernel) = identity(tid);
+    let Origin { process, session, kernel } = origin(tid);
     let fair = matches!(attributes.policy, 0 | 3 | 5);
     let slice = (fair && attributes.runtime > 0 && Some(attributes.runtime) != default_slice)
         .then_some(Ns(attributes.runtime));
@@ -71,6 +71,7 @@ pub(crate) fn task(
         id,
         tid,
         process,
+        session,
         comm: shown(comm.trim_end_matches('\n')).into_owned(),
         policy: policy(&attributes),
         nice: i8::try_from(attributes.nice).ok().and_then(Nice::new).unwrap_or_default(),
@@ -117,17 +118,29 @@ pub(crate) fn text(path: &str) -> Option<String> {
 /// The flag of a kernel thread in field 9 of `/proc/TID/stat` (include/linux/sched.h).
 pub(crate) const PF_KTHREAD: u32 = 0x0020_0000;
 
-/// Process id, and whether it is a kernel thread (PF_KTHREAD in `/proc/TID/stat`).
-pub(crate) fn identity(tid: u32) -> (u32, bool) {
+/// What a thread belongs to.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Origin {
+    /// Process id; 0: not known.
+    pub(crate) process: u32,
+    /// Session id; 0: not known, or a thread of the kernel.
+    pub(crate) session: u32,
+    /// A thread of the kernel (PF_KTHREAD).
+    pub(crate) kernel: bool,
+}
+
+/// Reads what thread `tid` belongs to.
+pub(crate) fn origin(tid: u32) -> Origin {
     let status = text(&format!("/proc/{tid}/status")).unwrap_or_default();
     let process = value(&status, "Tgid:").and_then(|text| text.parse().ok()).unwrap_or(0);
     let stat = text(&format!("/proc/{tid}/stat")).unwrap_or_default();
     // The name may contain spaces and brackets; the fields after it are counted from its last
-    // bracket.
-    let flags = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u32>().ok());
-    (process, flags.is_some_and(|flags| flags & PF_KTHREAD != 0))
+    // bracket: 3 is the state, 6 the session, 9 the flags.
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let mut number = |skipped| fields.nth(skipped)?.parse::<u32>().ok();
+    let session = number(3).unwrap_or(0);
+    let kernel = number(2).is_some_and(|flags| flags & PF_KTHREAD != 0);
+    Origin { process, session, kernel }
 }
 
 /// The word after `key` in a text of `Key: value` lines.
@@ -202,6 +215,17 @@ mod tests {
     fn busy_is_what_is_neither_idle_nor_stolen() {
         assert_eq!(busy_from("cpu  1 2 4 100 200 8 16 400 0 0\ncpu0 7\n"), 31 * 10_000_000);
         assert_eq!(busy_from(""), 0);
+    }
+
+    #[test]
+    fn a_thread_belongs_to_a_process_and_a_session() {
+        let own = std::process::id();
+        let session = rustix::process::getsid(None).unwrap().as_raw_nonzero().get() as u32;
+        assert_eq!(origin(own), Origin { process: own, session, kernel: false });
+        assert_eq!(origin(u32::MAX), Origin::default());
+        if in_first_pid_namespace() {
+            assert_eq!(origin(2), Origin { process: 2, session: 0, kernel: true }, "kthreadd");
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 
 macro_rules! names {
     () => {
-        "a program, a pid, a control group (/path), a unit (NAME.service), a pod (pod:NAME \
-         or pod:UID) or container:ID"
+        "a program, a pid, a control group (/path), a unit (NAME.service), a pod (pod:NAME, \
+         pod:LABEL=VALUE or pod:UID) or container:ID"
     };
 }
 
@@ -29,7 +29,7 @@ pub const HELP: &str = concat!(
 );
 
 /// A server as a user names it: a program (a name or a glob), a pid, a control group, a systemd
-/// unit, a pod of Kubernetes by its name or uid, or a container by its id or the beginning of it.
+/// unit, a pod of Kubernetes by its name, uid or label, or a container by its id or the beginning of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
     asked: String,

@@ -109,7 +109,7 @@ mod tests {
     fn tasks_are_called_as_what_they_belong_to() {
         let group = |name: &str| GroupInfo {
             spec: GroupSpec { name: name.to_owned(), ..GroupSpec::default() },
-            pod: None,
+            ..GroupInfo::default()
         };
         let uid = "1f9a6c0e-5b7d-4c3a-9e21-0a1b2c3d4e5f";
         let pod = format!("/kubepods/burstable/pod{uid}/{}", "3f0a9c1b".repeat(8));

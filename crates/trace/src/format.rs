@@ -12,7 +12,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89SLT\r\n\x1a\n";
 pub const FORMAT_MAJOR: u16 = 1;
 /// A reader accepts a higher minor version: unknown fields, records and optional blocks are
 /// skipped.
-pub const FORMAT_MINOR: u16 = 8;
+pub const FORMAT_MINOR: u16 = 9;
 /// Magic, major, minor, four bytes of zero.
 pub(crate) const FILE_HEADER: usize = 16;
 /// Bytes of a block's header.

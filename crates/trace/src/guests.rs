@@ -193,7 +193,7 @@ mod tests {
     fn header(groups: &[&str], tasks: &[(u32, u32, &str, u32, bool)]) -> Header {
         let group = |name: &&str| GroupInfo {
             spec: GroupSpec { name: (*name).to_owned(), ..GroupSpec::default() },
-            pod: None,
+            ..GroupInfo::default()
         };
         let task = |&(tid, pid, comm, group, vcpu): &(u32, u32, &str, u32, bool)| TaskInfo {
             group: GroupId(group),

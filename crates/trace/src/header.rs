@@ -244,18 +244,33 @@ pub struct GroupInfo {
     /// names no pod, or the recorder could not learn the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
+    /// Labels of that pod (format 1.9); empty where the recorder had none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pod_labels: BTreeMap<String, String>,
+    /// Name of the process that began the session whose autogroup it is (format 1.9). `None`: it is
+    /// no autogroup, or that process had ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
 }
 
 impl GroupInfo {
     /// Writes the names as they are shown.
     pub(crate) fn escape(&mut self) {
-        std::iter::once(&mut self.spec.name).chain(&mut self.pod).for_each(escape);
+        let names = self.pod.iter_mut().chain(&mut self.leader);
+        std::iter::once(&mut self.spec.name).chain(names).for_each(escape);
+        let labels = std::mem::take(&mut self.pod_labels).into_iter();
+        self.pod_labels = labels
+            .map(|(mut key, mut value)| {
+                [&mut key, &mut value].into_iter().for_each(escape);
+                (key, value)
+            })
+            .collect();
     }
 }
 
 impl From<GroupSpec> for GroupInfo {
     fn from(spec: GroupSpec) -> GroupInfo {
-        GroupInfo { spec, pod: None }
+        GroupInfo { spec, ..GroupInfo::default() }
     }
 }
 

@@ -59,24 +59,23 @@ pub fn unit(path: &str) -> Option<&str> {
 }
 
 /// Returns what the unit of a task is called; where systemd has made no group for it, the session
-/// whose autogroup it is in. `leader` is the name of a process, by its id.
+/// whose autogroup it is in. `leader` is the name of a process of the recording, by its id.
 pub fn unit_name<'a>(
     header: &Header,
     task: &TaskInfo,
     leader: impl FnOnce(u32) -> Option<&'a str>,
 ) -> String {
-    let group = header.groups.get(task.group.index()).map(|info| &info.spec);
-    if let Some(unit) = group.and_then(|group| unit(&group.name)) {
+    let group = header.groups.get(task.group.index());
+    if let Some(unit) = group.and_then(|group| unit(&group.spec.name)) {
         return unit.to_owned();
     }
     if task.kernel {
         return "(kernel)".to_owned();
     }
-    let Some(session) = task.session.filter(|_| group.is_some_and(|group| group.autogroup)) else {
-        return "(no unit)".to_owned();
-    };
-    // A session has the number of the process that began it.
-    leader(session).map_or_else(
+    let own = task.session.zip(group.filter(|group| group.spec.autogroup));
+    let Some((session, group)) = own else { return "(no unit)".to_owned() };
+    // A session has the number of the process that began it, which may have slept all the time.
+    group.leader.as_deref().or_else(|| leader(session)).map_or_else(
         || format!("session {session}"),
         |leader| format!("session of {leader} ({session})"),
     )
@@ -154,10 +153,14 @@ pub fn pod_name(group: &GroupInfo) -> Option<String> {
     Some(format!("{name} ({})", pod.qos))
 }
 
-/// Returns whether a group belongs to the pod that a user names: by its uid, or by `NAME` or
-/// `NAMESPACE/NAME`, each a name or a glob.
+/// Returns whether a group belongs to the pod that a user names: by its uid, by `NAME` or
+/// `NAMESPACE/NAME`, each a name or a glob, or by a label, `KEY=VALUE`, its value a glob, too.
 pub fn is_in_pod(group: &GroupInfo, asked: &str) -> bool {
     let Some(pod) = pod(&group.spec.name) else { return false };
+    // No name and no uid has this sign in it.
+    if let Some((key, value)) = asked.split_once('=') {
+        return group.pod_labels.get(key).is_some_and(|own| glob(value, own));
+    }
     let is_named = |full: &String| {
         let name = full.split_once('/').map_or(full.as_str(), |(_, name)| name);
         glob(asked, if asked.contains('/') { full } else { name })
@@ -234,6 +237,7 @@ mod tests {
         let group = |pod: Option<&str>| GroupInfo {
             spec: schedlab_model::GroupSpec { name: path.clone(), ..Default::default() },
             pod: pod.map(str::to_owned),
+            ..GroupInfo::default()
         };
         let (named, unknown) = (group(Some("shop/checkout-7d9f")), group(None));
         assert_eq!(pod_name(&named).unwrap(), "shop/checkout-7d9f (burstable)");
@@ -246,6 +250,48 @@ mod tests {
             assert!(!is_in_pod(&named, asked), "{asked}");
         }
         assert!(is_in_pod(&unknown, UID) && !is_in_pod(&unknown, "checkout-*"));
+        let labels = [("app.kubernetes.io/name", "checkout"), ("tier", "")];
+        let pod_labels =
+            labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();
+        let labelled = GroupInfo { pod_labels, ..unknown.clone() };
+        for asked in ["app.kubernetes.io/name=checkout", "app.kubernetes.io/name=check*", "tier="] {
+            assert!(is_in_pod(&labelled, asked) && !is_in_pod(&unknown, asked), "{asked}");
+        }
+        for asked in ["app.kubernetes.io/name=cart", "app=checkout", "tier=x", "=checkout"] {
+            assert!(!is_in_pod(&labelled, asked), "{asked}");
+        }
+    }
+
+    #[test]
+    fn an_autogroup_is_called_by_its_session() {
+        let group = |name: &str, leader: Option<&str>| GroupInfo {
+            spec: schedlab_model::GroupSpec {
+                name: name.to_owned(),
+                autogroup: name.starts_with("/autogroup"),
+                ..Default::default()
+            },
+            leader: leader.map(str::to_owned),
+            ..GroupInfo::default()
+        };
+        let groups = vec![
+            group("/", None),
+            group("/autogroup-9", Some("bash")),
+            group("/autogroup-10", None),
+            group("/lab", None),
+            group("/system.slice/redis.service", None),
+        ];
+        let header = Header { groups, ..Header::default() };
+        let name = |group: u32, session: Option<u32>| {
+            let group = schedlab_model::GroupId(group);
+            let task = TaskInfo { group, session, ..TaskInfo::unknown(7, 7, "x") };
+            unit_name(&header, &task, |id| (id == 500).then_some("sshd"))
+        };
+        assert_eq!(name(1, Some(500)), "session of bash (500)", "as it was when it was recorded");
+        assert_eq!(name(2, Some(500)), "session of sshd (500)");
+        assert_eq!(name(2, Some(501)), "session 501");
+        assert_eq!(name(2, None), "(no unit)");
+        assert_eq!(name(3, Some(500)), "(no unit)", "its group is no session's");
+        assert_eq!(name(4, Some(500)), "redis.service");
     }
 
     #[test]

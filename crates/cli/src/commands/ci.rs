@@ -32,11 +32,12 @@ Examples:
                           --fail-if 'redis-server latency p99 > +20%' --fail-if '* share < -5%'
   schedlab ci run corpus/ --scheduler linux-6.18:base_slice_ns=6ms --against linux-6.18 \\
                           --fail-if 'server response p99 > +10%' --junit junit.xml
+  schedlab ci run corpus/ ... --by pod --fail-if 'shop/cart* latency p99 > +20%'
   schedlab ci run corpus/ ... --format markdown >> \"$GITHUB_STEP_SUMMARY\"
 
 Gates are those of `compare`. One that names no row is about --scheduler, and a change is counted \
 from --against. A gate holds where its subject is; one that is about nothing in any file is an \
-error. Lines for GitHub and GitLab are in docs/exchange-formats.md.
+error. --by makes pods, units, ... the subjects of recordings; a scenario's tasks have their names. Lines for GitHub and GitLab are in docs/exchange-formats.md.
 
 Exit codes: 0 no gate failed, 1 a gate failed, 2 a file could not be read or compared, 3 the data \
 cannot carry a gate.")]
@@ -70,7 +71,7 @@ pub(crate) struct Runs;
 
 impl Which for Runs {
     fn has(option: &CompareOption) -> bool {
-        ["seed", "seeds", "duration", "replay", "jobs", "kernel_btf"].contains(&option.name)
+        ["seed", "seeds", "duration", "replay", "jobs", "kernel_btf", "by"].contains(&option.name)
     }
 }
 

@@ -75,6 +75,32 @@ fn a_planted_regression_fails_and_a_like_scheduler_passes() {
     assert_eq!(told["files"][0]["outcome"], "not-covered", "{told}");
 }
 
+/// Subjects of gates are what tasks of recordings are taken together by; those of a scenario have
+/// their names.
+#[test]
+fn gates_are_of_what_tasks_are_taken_together_by() {
+    let folder = corpus();
+    let recording = super::root().join("recordings/redis-other-other-closed8.slt");
+    fs::copy(recording, folder.0.join("corpus/redis.slt")).unwrap();
+    let of = |more: &[&str]| {
+        let all = ["--scheduler", "linux-6.12", "--for", "500ms", "--json"];
+        run(&folder, &[&all[..], more].concat())
+    };
+    let gate = ["--fail-if", "redis-server share < 1%"];
+    let by_name: Value = serde_json::from_str(&of(&gate).stdout).unwrap();
+    let covered = |found: &Value| {
+        let files = found["files"].as_array().unwrap().clone();
+        let of = |one: Value| (one["outcome"] != "not-covered").then(|| one["file"].clone());
+        files.into_iter().filter_map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(covered(&by_name), ["redis.slt"]);
+    let by_unit = of(&[&gate[..], &["--by", "unit"]].concat());
+    assert!(by_unit.code == 2 && by_unit.stderr.contains("no file of"), "{by_unit:?}");
+    let hogs = of(&["--fail-if", "hog share < 1%", "--by", "unit"]);
+    let found = covered(&serde_json::from_str(&hogs.stdout).unwrap());
+    assert_eq!(found, ["hogs/two.toml", "served.toml"]);
+}
+
 #[test]
 fn what_cannot_be_is_said_with_the_name() {
     let folder = corpus();

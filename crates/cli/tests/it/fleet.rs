@@ -217,32 +217,42 @@ fn tune_finds_the_limit_that_keeps_throttling_low() {
     assert!(large.0 < 0.01 && large.1 == "yes", "{large:?}");
 }
 
-/// What `contrib/flight/otlp.py` sends to a collector: here a socket.
-#[test]
-fn an_incident_is_sent_as_a_span() {
-    use std::io::{Read as _, Write as _};
+/// The longest wait of the Redis recording as an incident of `flight`; and the process.
+fn longest_wait() -> (Value, u64) {
     let worst = json(&["show", REDIS, "--worst", "1"]);
     let row = &worst["analyses"][0]["tables"]["worst"][0];
-    let (task, tid) = (&row["task"]["name"], row["task"]["tid"].as_u64().unwrap());
     let length = row["to_ns"].as_u64().unwrap() - row["from_ns"].as_u64().unwrap();
     let incident = serde_json::json!({
-        "condition": "wait > 1ms", "task": task, "tid": tid, "did": "waited",
-        "from_ns": row["from_ns"], "length_ns": length,
+        "condition": "wait > 1ms", "task": row["task"]["name"], "tid": row["task"]["tid"],
+        "did": "waited", "from_ns": row["from_ns"], "length_ns": length,
     });
-    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", collector.local_addr().unwrap());
+    (incident, row["task"]["pid"].as_u64().unwrap())
+}
+
+/// `contrib/flight/otlp.py` about an incident of the Redis recording.
+fn otlp(incident: &Value) -> std::process::Command {
     let python = std::env::var("SCHEDLAB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let mut script = std::process::Command::new(python)
+    let mut script = std::process::Command::new(python);
+    script
         .arg(root().join("contrib/flight/otlp.py"))
-        .arg(url)
         .current_dir(root())
         .env("SCHEDLAB", env!("CARGO_BIN_EXE_schedlab"))
         .env("SCHEDLAB_FILE", REDIS)
         .env("SCHEDLAB_RULE", "slow")
         .env("SCHEDLAB_INCIDENT", incident.to_string())
-        .env("NO_PROXY", "*")
-        .spawn()
-        .unwrap();
+        .env("NO_PROXY", "*");
+    script
+}
+
+/// What `contrib/flight/otlp.py` sends to a collector: here a socket.
+#[test]
+fn an_incident_is_sent_as_a_span() {
+    use std::io::{Read as _, Write as _};
+    let (incident, _) = longest_wait();
+    let length = incident["length_ns"].as_u64().unwrap();
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", collector.local_addr().unwrap());
+    let mut script = otlp(&incident).arg(url).spawn().unwrap();
     let (mut stream, _) = collector.accept().unwrap();
     let mut request = Vec::new();
     let body = loop {
@@ -266,11 +276,72 @@ fn an_incident_is_sent_as_a_span() {
     let time = |key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
     assert_eq!(time("endTimeUnixNano") - time("startTimeUnixNano"), length);
     assert_eq!(span["traceId"].as_str().unwrap().len(), 32);
-    let attributes = span["attributes"].as_array().unwrap();
-    let thread = attributes.iter().find(|one| one["key"] == "thread.id").unwrap();
-    assert_eq!(thread["value"]["intValue"], tid.to_string());
+    assert_eq!(of_span(span, "thread.id"), &incident["tid"].to_string());
     let events = span["events"].as_array().unwrap();
     assert!(events.iter().any(|one| one["name"].as_str().unwrap().ends_with(" ran")), "{span}");
+}
+
+/// The value of an attribute; whole numbers are texts in OTLP's JSON.
+fn of_span<'a>(span: &'a Value, key: &str) -> &'a str {
+    let mut all = span["attributes"].as_array().unwrap().iter();
+    let value =
+        &all.find(|one| one["key"] == key).unwrap_or_else(|| panic!("{key}: {span}"))["value"];
+    value["intValue"].as_str().or(value["stringValue"].as_str()).unwrap()
+}
+
+/// With the application's own spans the wait is a part of its trace: within the span that its
+/// thread had open, or before the next one.
+#[test]
+fn an_incident_joins_the_trace_of_its_thread() {
+    let folder = Folder::new("otlp");
+    let (incident, process) = longest_wait();
+    let spans = |name: &str, spans: &[Value], process: u64| {
+        let whole = serde_json::json!({"resourceSpans": [{
+            "resource": {"attributes": [{"key": "process.pid", "value": {"intValue": process.to_string()}}]},
+            "scopeSpans": [{"spans": spans}],
+        }]});
+        folder.write(name, format!("{whole}\n{{\"resourceSpans\": [{{"))
+    };
+    let sent = |file: &str| -> Value {
+        let mut script = otlp(&incident);
+        let ran = script.args(["--print", "--patience", "0", "--spans", file]).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let all: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        all["resourceSpans"][0]["scopeSpans"][0]["spans"][0].clone()
+    };
+    let alone = sent(&spans("none.json", &[], process));
+    assert_eq!(of_span(&alone, "schedlab.joined"), "no");
+    // The clock's offset moves a little between two runs of the script.
+    let begin: u64 = alone["startTimeUnixNano"].as_str().unwrap().parse().unwrap();
+    let span = |id: u64, (from, to): (i64, i64), thread: (&str, Value)| {
+        let at = |ms: i64| begin.checked_add_signed(ms * 1_000_000).unwrap().to_string();
+        serde_json::json!({
+            "traceId": format!("{id:032x}"), "spanId": format!("{id:016x}"),
+            "startTimeUnixNano": at(from), "endTimeUnixNano": at(to),
+            "attributes": [{"key": thread.0, "value": thread.1}],
+        })
+    };
+    let own = || ("thread.id", serde_json::json!({"intValue": incident["tid"].to_string()}));
+    let called = || ("thread.name", serde_json::json!({"stringValue": incident["task"]}));
+    let other = || ("thread.id", serde_json::json!({"intValue": "1"}));
+    let all = [
+        span(1, (-9_000, 9_000), own()),
+        span(2, (-5_000, 9_000), called()),
+        span(3, (-4_000, 9_000), other()),
+        span(4, (-4_000, -3_000), own()),
+        span(5, (4_000, 5_000), own()),
+    ];
+    let within = sent(&spans("all.json", &all, process));
+    assert_eq!(of_span(&within, "schedlab.joined"), "within");
+    assert_eq!(within["parentSpanId"], all[1]["spanId"], "the innermost of its thread");
+    assert_eq!(within["traceId"], all[1]["traceId"]);
+    let before = sent(&spans("later.json", &all[2..], process));
+    assert_eq!(of_span(&before, "schedlab.joined"), "before");
+    assert_eq!(before["links"][0]["spanId"], all[4]["spanId"]);
+    assert_eq!(before["traceId"], all[4]["traceId"]);
+    assert!(before.get("parentSpanId").is_none());
+    let strange = sent(&spans("other.json", &all, process + 1));
+    assert_eq!(of_span(&strange, "schedlab.joined"), "no", "another process");
 }
 
 /// The rules in the manifests of contrib/k8s are read by the program; the manifests fit the

@@ -58,7 +58,7 @@ pub(super) fn no_formulas(what: &str, csv: &str) {
 fn recording(folder: &Folder) -> String {
     let group = |name: &str, parent| GroupInfo {
         spec: GroupSpec { name: name.to_owned(), parent, ..GroupSpec::default() },
-        pod: None,
+        ..GroupInfo::default()
     };
     let mut task = |index: usize| TaskInfo {
         known: true,

@@ -284,6 +284,31 @@ group = "/redis-server.service"
 program = ["run 1s"]
 "#;
 
+/// Where the kernel has autogroups, and systemd no group for it, a task is of a session.
+#[test]
+fn a_session_is_called_by_the_process_that_began_it() {
+    let folder = Folder::new("session");
+    let file = folder.0.join("session.slt").display().to_string();
+    let record = ["record", "-o", &file, "--backend", "own", "--no-calibration", "--"];
+    let ran = schedlab(&[&record[..], &["setsid", "-w", "sleep", "0.05"]].concat());
+    if ran.code == 2 {
+        return super::skip("a session", &ran.stderr);
+    }
+    let recording = schedlab_trace::Recording::open(std::path::Path::new(&file)).unwrap();
+    let header = &recording.header;
+    let sleeper = header.tasks.iter().find(|task| task.comm == "sleep").expect("it was recorded");
+    let group = &header.groups[sleeper.group.index()];
+    if !group.spec.autogroup {
+        return super::skip("a session", "tasks have no autogroup here");
+    }
+    // `setsid` forks where it leads a group of processes; the session is that of its child.
+    let (session, leader) = (sleeper.session.expect("known"), group.leader.as_deref().unwrap());
+    assert_eq!(session, sleeper.pid);
+    let shown = schedlab(&["show", &file, "--tasks", "--by", "unit"]);
+    let name = format!("session of {leader} ({session})");
+    assert!(shown.stdout.contains(&name), "{name}: {}", shown.stdout);
+}
+
 #[test]
 fn tasks_are_taken_together_by_unit_container_and_pod() {
     let folder = Folder::new("owned");

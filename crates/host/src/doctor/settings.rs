@@ -234,6 +234,7 @@ mod tests {
             bandwidth: None,
             rt_runtime_us: Some(0),
             autogroup_nice: None,
+            leader: None,
         };
         let limited = GroupFacts {
             bandwidth: Some(Bandwidth {

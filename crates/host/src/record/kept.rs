@@ -223,6 +223,7 @@ mod tests {
             id: TaskId(id),
             tid,
             process: tid,
+            session: 0,
             comm: comm.to_owned(),
             policy: Policy::Other,
             nice: Nice::ZERO,
@@ -294,6 +295,7 @@ mod tests {
             bandwidth: None,
             rt_runtime_us: None,
             autogroup_nice: None,
+            leader: None,
         };
         let kept = KeptEvents {
             origin: SECOND,

@@ -310,6 +310,7 @@ fn bare(id: TaskId, tid: u32) -> TaskFacts {
         id,
         tid,
         process: 0,
+        session: 0,
         comm: String::new(),
         policy: Policy::Other,
         nice: Nice::ZERO,

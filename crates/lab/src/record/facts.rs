@@ -80,7 +80,7 @@ pub(crate) fn task_info(task: &TaskFacts) -> TaskInfo {
         affinity: task.affinity,
         group: task.group,
         slice: task.slice,
-        session: None,
+        session: (task.session != 0).then_some(task.session),
         ext: task.ext,
         kernel: task.kernel,
         vcpu: task.vcpu,
@@ -100,6 +100,7 @@ pub(crate) fn group_info(group: &GroupFacts) -> GroupInfo {
         cap_percent: 0,
         cpus: None,
     };
-    let pod = owner::pod(&spec.name).and_then(|pod| schedlab_host::pod_name(&pod.uid));
-    GroupInfo { spec, pod }
+    let pod = owner::pod(&spec.name).map(|pod| schedlab_host::pod(&pod.uid)).unwrap_or_default();
+    let leader = group.leader.clone();
+    GroupInfo { spec, pod: pod.name, pod_labels: pod.labels, leader }
 }

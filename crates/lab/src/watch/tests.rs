@@ -34,6 +34,7 @@ fn grouped() -> Recording {
     let group = |name: &str, pod: Option<&str>| GroupInfo {
         spec: schedlab_model::GroupSpec { name: name.to_owned(), ..Default::default() },
         pod: pod.map(str::to_owned),
+        ..GroupInfo::default()
     };
     recording.header.groups = vec![
         group("/", None),
@@ -256,7 +257,7 @@ fn a_server_and_a_group_select_the_same_tasks_as_elsewhere() {
     let mut recording = recording();
     let group = |name: &str| schedlab_trace::GroupInfo {
         spec: schedlab_model::GroupSpec { name: name.to_owned(), ..Default::default() },
-        pod: None,
+        ..schedlab_trace::GroupInfo::default()
     };
     recording.header.groups = vec![group("/"), group("/system.slice/web.service")];
     recording.header.tasks[1].group = schedlab_model::GroupId(1);

@@ -136,6 +136,10 @@ pub fn anonymous(recording: &mut Recording, names: &Pseudonyms) {
     for group in &mut header.groups {
         group.spec.name = names.path(&group.spec.name);
         group.pod = group.pod.as_deref().map(|pod| names.path(pod));
+        let labels = std::mem::take(&mut group.pod_labels).into_iter();
+        let hashed = |(key, value): (String, String)| (names.path(&key), names.path(&value));
+        group.pod_labels = labels.map(hashed).collect();
+        group.leader = group.leader.as_deref().map(|leader| names.task(leader));
     }
     if let Some(mut incident) = header.incident() {
         incident.tid = id(incident.tid);
@@ -192,7 +196,9 @@ mod tests {
                 parent: (name != "/").then_some(GroupId::ROOT),
                 ..GroupSpec::default()
             },
-            pod: None,
+            leader: Some("payroll".to_owned()),
+            pod_labels: [("payroll/app".to_owned(), "payroll".to_owned())].into(),
+            ..GroupInfo::default()
         };
         let task = |tid, comm: &str, group| TaskInfo {
             group: GroupId(group),

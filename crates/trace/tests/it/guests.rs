@@ -22,7 +22,7 @@ fn of_host() -> Header {
             parent: (name != "/").then_some(GroupId::ROOT),
             ..GroupSpec::default()
         },
-        pod: None,
+        ..GroupInfo::default()
     };
     header.groups = vec![group("/"), group("/web"), group("/batch")];
     for (task, (pid, group, vcpu)) in
