@@ -5,7 +5,7 @@
 usage: experiments/containers.py [--schedlab target/release/schedlab] [--seconds 3]
 
 Needs root and Debian's packages runc and busybox-static. Each container has a hog; a recording of the machine has to find all of them by their
-names, with CPU time each. The kubelet's folder of logs, which has the pod's name, is made up in a mount namespace of the recorder. (The runtime itself is real; that the paths are those of the three managers is what their own documents say.) Exit
+names, with CPU time each. The kubelet's folder of logs, which has the pod's name, and the file with labels are made up in a mount namespace of the recorder. (The runtime itself is real; that the paths are those of the three managers is what their own documents say.) Exit
 code 1: one was not found.
 """
 import argparse, json, os, shutil, subprocess, sys, tempfile
@@ -16,8 +16,10 @@ CONTAINERS = {
     "podman": (f"/libpod_parent/libpod-{'b2' * 32}", "container", f"podman {'b2' * 6}"),
     "kubernetes": (f"/kubepods/burstable/pod{POD}/{'c3' * 32}", "pod", "shop/checkout-7d9f4b (burstable)"),
 }
-# The recorder sees what a node's kubelet keeps.
-NODE = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none /var/log && mkdir -p /var/log/pods/shop_checkout-7d9f4b_{POD} && exec "$@"', "sh"]
+LABELS = json.dumps({"uid": POD, "namespace": "shop", "name": "checkout-7d9f4b", "labels": {"app": "checkout"}})
+# The recorder sees what a node's kubelet keeps, and what contrib/k8s/labels.yaml writes.
+NODE = ["unshare", "--mount", "sh", "-c", f"""mount -t tmpfs none /var/log && mkdir -p /var/log/pods/shop_checkout-7d9f4b_{POD} &&
+    mount -t tmpfs none /run && mkdir /run/schedlab-pods && echo '{LABELS}' > /run/schedlab-pods/pods.jsonl && exec "$@" """, "sh"]
 
 
 def run(*command):
@@ -71,10 +73,11 @@ def main():
             for name, label in ((name, label) for name, (_, other, label) in CONTAINERS.items() if other == by):
                 print(f"{name}: watch --by {by} calls it {label!r}: {rows.get(label, 0):.2f} s of CPU time")
                 missed += [] if rows.get(label, 0) > 0.01 else [name]
-        served = json.loads(subprocess.check_output([program, "show", recording, "--serve", "pod:shop/checkout-*", "--by", "pod", "--tasks", "--json"]))
-        rows = next(one for one in served["analyses"] if one["name"] == "tasks")["tables"]["tasks"]
-        print(f"show --serve 'pod:shop/checkout-*' --by pod: first is {rows[0]['task']!r}")
-        missed += [] if rows[0]["task"] == CONTAINERS["kubernetes"][2] else ["serve"]
+        for pod in ("pod:shop/checkout-*", "pod:app=checkout"):
+            served = json.loads(subprocess.check_output([program, "show", recording, "--serve", pod, "--by", "pod", "--tasks", "--json"]))
+            rows = next(one for one in served["analyses"] if one["name"] == "tasks")["tables"]["tasks"]
+            print(f"show --serve '{pod}' --by pod: first is {rows[0]['task']!r}")
+            missed += [] if rows[0]["task"] == CONTAINERS["kubernetes"][2] else ["serve"]
     finally:
         for name in started:
             subprocess.call(["runc", "delete", "--force", name])

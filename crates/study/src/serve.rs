@@ -126,6 +126,8 @@ mod tests {
         let group = |name: &str| GroupInfo {
             spec: GroupSpec { name: name.to_owned(), ..GroupSpec::default() },
             pod: name.contains("/pod").then(|| "shop/cart-0".to_owned()),
+            pod_labels: [("app".to_owned(), name.len().to_string())].into(),
+            ..GroupInfo::default()
         };
         let (pod, id) = ("1f9a6c0e-5b7d-4c3a-9e21-0a1b2c3d4e5f", "3f0a9c1b".repeat(8));
         let contained = format!("/kubepods/podPOD/{id}").replace("POD", pod);
@@ -135,6 +137,7 @@ mod tests {
         let in_pod = |asked: &str| Server::new(asked).is_meant(&task(2), &groups);
         assert!(in_pod(&format!("pod:{pod}")) && in_pod("container:3f0a9c1b3f0a"));
         assert!(!in_pod("pod:1f9a6c0e") && !in_pod("container:9c1b"));
+        assert!(in_pod(&format!("pod:app={}", contained.len())) && !in_pod("pod:app=1"));
         assert!(in_pod("pod:shop/cart-*") && in_pod("pod:cart-0") && !in_pod("pod:cart"));
         let is = |asked: &str| Server::new(asked).is_meant(&task(1), &groups);
         for asked in ["redis-server", "redis*", "7", "8", "/system.slice/", "redis.service"] {
