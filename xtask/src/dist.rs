@@ -67,6 +67,7 @@ pub(crate) fn command(args: &DistArgs) -> Result<ExitCode> {
     let made = make(root.clone())?;
     if args.check {
         check::empty_root(&made.program, &root)?;
+        check::unpacked(&made.archive)?;
         check::installed(&made.deb)?;
     }
     if args.twice {
@@ -78,6 +79,7 @@ pub(crate) fn command(args: &DistArgs) -> Result<ExitCode> {
 /// What one build made.
 struct Made {
     program: PathBuf,
+    archive: PathBuf,
     deb: PathBuf,
     /// The names and checksums of all that a person installs.
     sums: String,
@@ -103,7 +105,7 @@ fn make(root: PathBuf) -> Result<Made> {
     dist.sbom(&sbom)?;
     dist.sums(&[&bare, &archive, &deb, &sbom])?;
     let sums = std::fs::read_to_string(dist.out.join("SHA256SUMS"))?;
-    Ok(Made { program, deb: dist.out.join(deb), sums })
+    Ok(Made { program, archive: dist.out.join(archive), deb: dist.out.join(deb), sums })
 }
 
 /// Returns the name of the archive, which `[package.metadata.binstall]` of crates/cli/Cargo.toml
@@ -329,6 +331,25 @@ mod check {
         Ok(())
     }
 
+    /// Unpacks the archive below `/usr/local` of an empty root and runs it there, with the example
+    /// that it brings.
+    pub(super) fn unpacked(archive: &Path) -> Result<()> {
+        let root = tempfile::tempdir()?;
+        let local = root.path().join("usr/local");
+        std::fs::create_dir_all(&local)?;
+        let options = ["--strip-components=1", "--no-same-owner", "-xzf"];
+        run(Command::new("tar").args(options).arg(archive).arg("-C").arg(&local))?;
+        let example = format!("/usr/local/share/doc/schedlab/examples/{}", example()?);
+        let answer = first_line(root.path(), "/usr/local/bin/schedlab", &example)?;
+        println!("unpacked by tar: {answer}");
+        Ok(())
+    }
+
+    /// Returns the name of the recording that is asked about.
+    fn example() -> Result<String> {
+        Ok(Path::new(EXAMPLES[0]).file_name().context("a file")?.display().to_string())
+    }
+
     /// Installs the package into an empty root, runs it, removes it, and looks for what is left.
     pub(super) fn installed(deb: &Path) -> Result<()> {
         let root = tempfile::tempdir()?;
@@ -346,10 +367,7 @@ mod check {
             run(&mut dpkg)
         };
         dpkg(&["--install", &deb.display().to_string()])?;
-        let example = format!(
-            "/usr/share/doc/schedlab/examples/{}",
-            Path::new(EXAMPLES[0]).file_name().context("a file")?.display()
-        );
+        let example = format!("/usr/share/doc/schedlab/examples/{}", example()?);
         let answer = first_line(root.path(), "/usr/bin/schedlab", &example)?;
         println!("installed by dpkg: {answer}");
         dpkg(&["--purge", "schedlab"])?;
