@@ -39,7 +39,7 @@ pub use policy::{Nice, Policy, PolicyError};
 pub use program::{Amount, Branch, Draw, Op, Program, Section};
 pub use sched_ext::SchedExt;
 pub use time::{Ns, NsError};
-pub use topology::{CpuPlace, Topology};
+pub use topology::{CpuPlace, FULL_SPEED, LEAST_SMT_YIELD, Topology};
 pub use workload::{
     Bandwidth, ChannelSpec, GroupSpec, Handoff, Partition, SourceKind, SourceSpec, Start, TaskSpec,
     Workload, WorkloadError,

@@ -5,6 +5,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
+/// The speed of a hardware thread beside no busy one of its core, in thousandths.
+pub const FULL_SPEED: u16 = 1_000;
+/// The least speed of a hardware thread beside a busy one, in thousandths: one that is slowed more
+/// makes no sense.
+pub const LEAST_SMT_YIELD: u16 = 100;
+
 /// The place of one CPU. Each number is global to the machine (two sockets do not both have core
 /// 0).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]

@@ -28,7 +28,7 @@ pub use delegation::{
 };
 pub use engine::run;
 pub use error::SimError;
-pub use machine::{Delays, FULL_SPEED, LEAST_SMT_YIELD, Machine, RunOptions, TickSkew};
+pub use machine::{Delays, Machine, RunOptions, TickSkew};
 pub use metrics::{
     ChannelMetrics, CpuMetrics, DecisionMetrics, Distribution, Fairness, Held, Metrics,
     ObjectMetrics, SourceMetrics, TaskMetrics, WorkConservation,

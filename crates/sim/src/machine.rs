@@ -1,12 +1,7 @@
 //! The input of a run besides a workload and a scheduler.
 
 use crate::{Costs, Preemption, SimError, Stop};
-use schedlab_model::{CpuRoles, CpuSet, Draw, MAX_CPUS, Ns, Topology};
-
-/// The speed of a CPU beside no busy thread of its core, in thousandths.
-pub const FULL_SPEED: u16 = 1_000;
-/// The least [`Machine::smt_yield`].
-pub const LEAST_SMT_YIELD: u16 = 100;
+use schedlab_model::{CpuRoles, CpuSet, Draw, FULL_SPEED, LEAST_SMT_YIELD, MAX_CPUS, Ns, Topology};
 
 /// The machine.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,10 +1,9 @@
 //! The cost preset of this machine: reads the file that `schedlab calibrate` writes
 //! (`docs/calibration.md`) and gives the simulator's prices.
 
-use schedlab_model::Ns;
 use schedlab_model::text::nearest;
+use schedlab_model::{FULL_SPEED, LEAST_SMT_YIELD, Ns};
 use schedlab_sim::Costs;
-use schedlab_sim::{FULL_SPEED, LEAST_SMT_YIELD};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -19,16 +19,11 @@
 
 use crate::{Capability, Header, Recording};
 use schedlab_model::{
-    CpuId, EventKind, EventSink, Fact, FactKind, Ns, PrevState, SchedEvent, TaskId, Topology, Waker,
+    CpuId, EventKind, EventSink, FULL_SPEED, Fact, FactKind, LEAST_SMT_YIELD, Ns, PrevState,
+    SchedEvent, TaskId, Topology, Waker,
 };
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// Thousandths of a full speed.
-const FULL: u16 = 1_000;
-/// A thread that is slowed more than this is none that makes sense: the work of a recording is cut
-/// to it at most.
-const LEAST: u16 = 100;
 
 /// How fast a hardware thread runs: what it does in a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,11 +37,12 @@ impl Default for Speed {
 
 impl Speed {
     /// Beside an idle thread.
-    pub const FULL: Speed = Speed(FULL);
+    pub const FULL: Speed = Speed(FULL_SPEED);
 
-    /// Returns the speed of so many thousandths of the full one, within what makes sense.
+    /// Returns the speed of so many thousandths of the full one, within what makes sense: the work of
+    /// a recording is cut to the least at most.
     pub fn of_permille(permille: u16) -> Speed {
-        Speed(permille.clamp(LEAST, FULL))
+        Speed(permille.clamp(LEAST_SMT_YIELD, FULL_SPEED))
     }
 
     /// Returns it in thousandths.
@@ -57,17 +53,18 @@ impl Speed {
     /// Returns the work that is done in a time: the time that it takes at full speed.
     pub fn work(self, time: Ns) -> Ns {
         match self.0 {
-            FULL => time,
-            speed => Ns((u128::from(time.0) * u128::from(speed) / u128::from(FULL)) as u64),
+            FULL_SPEED => time,
+            speed => Ns((u128::from(time.0) * u128::from(speed) / u128::from(FULL_SPEED)) as u64),
         }
     }
 
     /// Returns the least time in which so much is done.
     pub fn time(self, work: Ns) -> Ns {
         match self.0 {
-            FULL => work,
+            FULL_SPEED => work,
             speed => {
-                let time = (u128::from(work.0) * u128::from(FULL)).div_ceil(u128::from(speed));
+                let time =
+                    (u128::from(work.0) * u128::from(FULL_SPEED)).div_ceil(u128::from(speed));
                 Ns(u64::try_from(time).unwrap_or(u64::MAX))
             }
         }
@@ -216,7 +213,9 @@ impl SiblingSpeed {
     pub fn error(&self) -> f64 {
         match self.speed() {
             Speed::FULL => (1.0 - (self.speed - self.error)).clamp(0.0, UNSHOWN),
-            shown => (self.error / (f64::from(shown.permille()) / f64::from(FULL))).min(UNSHOWN),
+            shown => {
+                (self.error / (f64::from(shown.permille()) / f64::from(FULL_SPEED))).min(UNSHOWN)
+            }
         }
     }
 
@@ -226,7 +225,7 @@ impl SiblingSpeed {
         if self.speed + self.error >= 1.0 {
             return Speed::FULL;
         }
-        Speed::of_permille((self.speed.max(0.0) * f64::from(FULL)).round() as u16)
+        Speed::of_permille((self.speed.max(0.0) * f64::from(FULL_SPEED)).round() as u16)
     }
 }
 
@@ -540,7 +539,7 @@ mod tests {
                 assert_eq!(speed.work(speed.time(work)), work, "{permille} {time}");
             }
         }
-        assert_eq!(Speed::of_permille(0), Speed::of_permille(LEAST));
+        assert_eq!(Speed::of_permille(0), Speed::of_permille(LEAST_SMT_YIELD));
         assert_eq!(Speed::of_permille(2_000), Speed::FULL);
         assert_eq!(Speed::of_permille(100).time(Ns(u64::MAX)), Ns(u64::MAX));
     }

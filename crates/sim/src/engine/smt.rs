@@ -7,11 +7,10 @@
 use super::Engine;
 use super::slots::OfCpu;
 use crate::Machine;
-use crate::machine;
 use schedlab_model::{CpuId, EventSink};
 
 /// Speed of a thread beside idle ones, in thousandths.
-const FULL_SPEED: u64 = machine::FULL_SPEED as u64;
+const FULL_SPEED: u64 = schedlab_model::FULL_SPEED as u64;
 
 /// Which CPUs are slowed now.
 #[derive(Debug)]

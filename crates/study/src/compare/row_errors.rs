@@ -140,8 +140,7 @@ impl RowErrors {
         let none = RowErrors::of_scenario(plans, &input.classes, input.replay.topology.cpus());
         let mut found = RowErrors { common, own, ..none };
         if input.spread.moves {
-            let hogs = input.replay.report.hogs.iter();
-            found.endless = hogs.map(|task| input.classes[task.index()].clone()).collect();
+            found.endless = endless(input).into_iter().map(str::to_owned).collect();
             found.left =
                 runs.iter().enumerate().map(|(row, own)| found.left_in(row, own)).collect();
         }
@@ -163,6 +162,12 @@ impl RowErrors {
     }
 }
 
+/// Returns the classes that have tasks without end.
+fn endless(input: &RecordedInput) -> BTreeSet<&str> {
+    let hogs = input.replay.report.hogs.iter();
+    hogs.map(|task| input.classes[task.index()].as_str()).collect()
+}
+
 /// Returns the errors of a row with what the costs of requests make of them; `None`: its requests
 /// are not known.
 fn with_costs(input: &RecordedInput, known: &Errors, base: &[Run], row: &[Run]) -> Option<Errors> {
@@ -176,9 +181,8 @@ fn with_costs(input: &RecordedInput, known: &Errors, base: &[Run], row: &[Run]) 
         false => 0.0,
     };
     // Those who work for requests: not what has no end, and not the recorder.
-    let hogs = &input.replay.report.hogs;
-    let endless = |class: &str| hogs.iter().any(|hog| input.classes[hog.index()] == class);
-    let works = |class: &str| !endless(class) && !crate::view::is_own(class);
+    let endless = endless(input);
+    let works = |class: &str| !endless.contains(class) && !crate::view::is_own(class);
     let share = |runs: &[Run], class: &str| mean(runs, Kind::Class, class, Metric::Share);
     let names: BTreeSet<&str> = known.keys().map(|(name, _)| name.as_str()).collect();
     let classes = || names.iter().copied().filter(|name| works(name));
@@ -220,9 +224,8 @@ fn with_siblings(
     let changes: BTreeMap<&str, f64> =
         classes.into_iter().filter_map(|class| Some((class, changes(class)?))).collect();
     // Requests, and what a client counts of them, are as far off as those who work for them.
-    let hogs = &input.replay.report.hogs;
-    let endless = |class: &str| hogs.iter().any(|hog| input.classes[hog.index()] == class);
-    let works = changes.iter().filter(|(class, _)| !endless(class));
+    let endless = endless(input);
+    let works = changes.iter().filter(|(class, _)| !endless.contains(*class));
     let most = works.map(|(_, change)| *change).fold(0.0, f64::max);
     let with = |((name, metric), error): (&(String, Metric), &MethodError)| {
         let change = changes.get(name.as_str()).copied().unwrap_or(most);

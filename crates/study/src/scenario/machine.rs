@@ -4,8 +4,8 @@ use super::document::{Item, ScenarioError, Section};
 use super::group::absent_cpu;
 use super::kernel::{self, KernelSpec};
 use schedlab_model::text::nearest;
-use schedlab_model::{CpuRoles, CpuSet, MAX_CPUS, Ns, Topology};
-use schedlab_sim::{Costs, FULL_SPEED, LEAST_SMT_YIELD};
+use schedlab_model::{CpuRoles, CpuSet, FULL_SPEED, LEAST_SMT_YIELD, MAX_CPUS, Ns, Topology};
+use schedlab_sim::Costs;
 use toml::de::DeValue;
 
 /// The machine of a scenario.
