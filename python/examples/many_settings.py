@@ -2,10 +2,12 @@
 
     python python/examples/many_settings.py                     # 5,000 settings, 5 seeds each, of the shipped Redis recording
     python python/examples/many_settings.py --settings 500 --rounds 3 --backends serial threads ray
+    python python/examples/many_settings.py --settings 16000 --seeds 1 --backends serial ray --nodes 2       # 2,000 tasks on two nodes
 
 Each backend gets the same settings, and the rows must be the same to the byte. Efficiency is the CPU time of the serial run
 over the CPU time that this machine could have given while the backend ran (wall time times CPUs); it is shown where
-`serial` is among the backends. Memory is the largest proportional set size (PSS) of this process and all its children, read
+`serial` is among the backends. `--nodes 2` shares the CPUs of this machine out among two nodes of Ray, each with a scheduler and a store of its own, as
+two machines have. Memory is the largest proportional set size (PSS) of this process and all its children, read
 every half second, less what they held when the sweep began.
 """
 
@@ -29,12 +31,13 @@ SPACE = {
     "sysbench policy": ["other", "batch"],
     "redis-server nice": [0, -5, -10, -15, -20],
     "sysbench nice": range(0, 20),
-    "base_slice_ns": [f"{round(0.3e6 * 1.2116**step)}ns" for step in range(25)],
+    "base_slice_ns": [f"{round(0.3e6 * 100 ** (step / 79))}ns" for step in range(80)],
 }
+EVERY = 16_000
 
 
 def settings(count: int) -> list[str]:
-    """`count` settings, evenly chosen among the 5,000 of SPACE."""
+    """`count` settings, evenly chosen among those of SPACE."""
     every = [setting for _, setting in grid(SPACE)]
     return [every[place * len(every) // count] for place in range(count)]
 
@@ -97,6 +100,20 @@ class Peak:
         self.thread.join()
 
 
+def nodes(count: int, processors: int) -> None:
+    """Start nodes of Ray on this machine, as `ray start` does on each of several."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    own = {"num_cpus": processors // count, "object_store_memory": 100 * 2**20}
+    cluster = Cluster(initialize_head=True, head_node_args={**own, "include_dashboard": False})
+    for _ in range(count - 1):
+        cluster.add_node(**own)
+    ray.init(address=cluster.address, log_to_driver=False)
+    cluster.wait_for_nodes()
+
+
 def one(backend: str, wanted: list[str], seeds: int, metrics: Sequence[str]) -> dict[str, float | str]:
     with tempfile.TemporaryDirectory() as folder, Peak() as peak:
         wall, used = time.monotonic(), processor()
@@ -111,15 +128,20 @@ def one(backend: str, wanted: list[str], seeds: int, metrics: Sequence[str]) -> 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--settings", type=int, default=5000, help="1 to 5000 (default: 5000)")
+    arguments.add_argument("--settings", type=int, default=5000, help=f"1 to {EVERY} (default: 5000)")
     arguments.add_argument("--seeds", type=int, default=5, help="runs of each setting (default: 5)")
     arguments.add_argument("--rounds", type=int, default=1, help="times that the backends take turns (default: 1)")
     arguments.add_argument("--backends", nargs="+", default=["threads", "ray"], choices=["serial", "threads", "ray"])
+    arguments.add_argument("--nodes", type=int, default=1, help="nodes of Ray (default: 1)")
     arguments.add_argument("--all", action="store_true", help="keep every measurement (some 600 of a setting), not three")
     given = arguments.parse_args()
-    if not 1 <= given.settings <= 5000:
-        arguments.error("--settings: 1 to 5000")
+    if not 1 <= given.settings <= EVERY:
+        arguments.error(f"--settings: 1 to {EVERY}")
     wanted, processors = settings(given.settings), len(os.sched_getaffinity(0))
+    if not 1 <= given.nodes <= processors:
+        arguments.error(f"--nodes: 1 to {processors}, a CPU each")
+    if given.nodes > 1:
+        nodes(given.nodes, processors)
     if "ray" in given.backends:
         # Ray's own start is no part of a sweep.
         sl.sweep(RECORDING, settings=wanted[:1], seeds=1, duration="10ms", backend="ray")
