@@ -11,11 +11,12 @@ use crate::corpus;
 use crate::measurements::SubjectData;
 use crate::metric::{Metric, Stat};
 use crate::serve::Server;
+use crate::together::Together;
 use schedlab_model::text::shown;
 use schedlab_model::{EventSink, Ns};
 use schedlab_stats::{OrderInterval, median, median_interval, outliers};
-use schedlab_trace::Recording;
 use schedlab_trace::analysis::{Analysis, Summary, TaskSummary};
+use schedlab_trace::{Header, Recording};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -46,9 +47,12 @@ pub struct Fleet {
     pub schema: &'static str,
     /// The tasks that are measured, as they were named; `null`: all but those of the kernel.
     pub tasks: Option<String>,
+    /// What tasks are taken together by (`unit`, `pod`, ...): then entries are of these; `null`: not.
+    pub by: Option<&'static str>,
     /// How many machines.
     pub machines: usize,
-    /// Over all machines: one entry for each number that some of them have.
+    /// Over all machines: one entry for each number that some of them have, by subject those with
+    /// the longest run-queue latency p99 first.
     pub typical: Vec<Typical>,
     /// The recordings, those that lie far from all others first, then by run-queue latency p99,
     /// then those that could not be read.
@@ -58,6 +62,9 @@ pub struct Fleet {
 /// A number over all machines. A machine with several recordings counts once, with their median.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Typical {
+    /// What its tasks belong to, with `by`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// What. Shares are parts of one CPU, times nanoseconds.
     pub metric: Metric,
     /// How many machines have it.
@@ -66,13 +73,16 @@ pub struct Typical {
     pub interval: OrderInterval,
 }
 
-/// One recording.
+/// One recording; with `by` one subject of it.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct FleetRecording {
     /// Its path below the folder.
     pub file: String,
     /// Its machine: the folder below the folder that was named, or the file's name.
     pub machine: String,
+    /// What its tasks belong to, with `by`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// Why there is nothing of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -88,7 +98,7 @@ pub struct FleetRecording {
     pub busy: f64,
     /// The numbers of its tasks; none where it has no such task.
     pub values: Vec<FleetValue>,
-    /// Its run-queue latency p99 lies far from that of all others.
+    /// Its run-queue latency p99 lies far from that of all others (of the same subject).
     pub outlier: bool,
 }
 
@@ -170,21 +180,30 @@ pub(crate) fn each<T: Send>(
     made.into_iter().map(|(_, one)| one).collect()
 }
 
-/// Measures every recording below a folder. `tasks`: a program, a unit, a group, a pod or a
-/// container, as `--serve` takes it.
+/// What is measured of each recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked<'a> {
+    /// These tasks: a program, a unit, a group, a pod or a container, as `--serve` takes it.
+    pub tasks: Option<&'a str>,
+    /// By what they belong to.
+    pub by: Option<Together>,
+}
+
+/// Measures every recording below a folder.
 ///
 /// # Errors
 /// The folder cannot be read, has no recording, or none has these tasks. A recording that cannot be
 /// read is an entry of the result.
 pub fn show(
     folder: &Path,
-    tasks: Option<&str>,
+    Asked { tasks, by }: Asked<'_>,
     jobs: usize,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Fleet, StudyError> {
     let paths = recordings(folder)?;
-    let server = tasks.map(Server::new);
-    let mut all = each(&paths, jobs, progress, |path| one(folder, path, server.as_ref()));
+    let wanted = (tasks.map(Server::new), by);
+    let all = each(&paths, jobs, progress, |path| one(folder, path, &wanted));
+    let mut all: Vec<FleetRecording> = all.into_iter().flatten().collect();
     if let [first, ..] = &all[..]
         && all.iter().all(|one| one.error.is_some())
     {
@@ -208,17 +227,22 @@ pub fn show(
     Ok(Fleet {
         schema: SCHEMA,
         tasks: tasks.map(str::to_owned),
+        by: by.map(Together::word),
         machines: machines.len(),
         typical: typical(&all),
         recordings: all,
     })
 }
 
-fn one(folder: &Path, path: &Path, server: Option<&Server>) -> FleetRecording {
+/// The tasks that are measured, and by what they are taken together.
+type Wanted = (Option<Server>, Option<Together>);
+
+fn one(folder: &Path, path: &Path, wanted: &Wanted) -> Vec<FleetRecording> {
     let file = path.strip_prefix(folder).unwrap_or(path).display().to_string();
     let empty = FleetRecording {
         file: shown(&file).into_owned(),
         machine: machine(folder, path),
+        subject: None,
         error: None,
         kernel: String::new(),
         cpus: 0,
@@ -228,76 +252,109 @@ fn one(folder: &Path, path: &Path, server: Option<&Server>) -> FleetRecording {
         values: Vec::new(),
         outlier: false,
     };
-    match measured(path, server) {
-        Ok(found) => FleetRecording { file: empty.file, machine: empty.machine, ..found },
-        Err(error) => FleetRecording { error: Some(error.to_string()), ..empty },
-    }
+    measured(path, wanted, &empty).unwrap_or_else(|error| {
+        vec![FleetRecording { error: Some(error.to_string()), ..empty.clone() }]
+    })
 }
 
-fn measured(path: &Path, server: Option<&Server>) -> Result<FleetRecording, StudyError> {
+/// Returns the subjects of a recording; `empty` has its names.
+fn measured(
+    path: &Path,
+    (server, by): &Wanted,
+    empty: &FleetRecording,
+) -> Result<Vec<FleetRecording>, StudyError> {
     let trace = |source| StudyError::trace(path, source);
     let recording = Recording::open(path).map_err(trace)?;
     let header = &recording.header;
     Summary::check(header).map_err(trace)?;
     // A machine that does not run the server has a row without numbers.
-    let tasks = match server {
+    let tasks: Vec<bool> = match server {
         Some(server) => server.tasks(header).unwrap_or_default(),
         None => header.tasks.iter().map(|task| !task.kernel).collect(),
     };
     let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), Ns::ZERO);
     recording.events.iter().for_each(|event| summary.event(event));
     summary.finish(recording.duration);
-    let mut sum = TaskSummary::default();
-    let own = summary.tasks.iter().zip(&tasks).filter(|(_, own)| **own);
-    own.for_each(|(task, _)| sum.merge(task));
-    let subject = SubjectData::of_tasks("", summary.window, sum);
-    let is_there = tasks.contains(&true);
-    let value = |metric: Metric| {
-        Some(FleetValue { metric, value: subject.value(metric).filter(|_| is_there)? })
-    };
     let (busy, idle) = summary.cpus.iter().fold((Ns::ZERO, Ns::ZERO), |(busy, idle), cpu| {
         (busy.saturating_add(cpu.busy), idle.saturating_add(cpu.idle))
     });
-    Ok(FleetRecording {
-        file: String::new(),
-        machine: String::new(),
-        error: None,
+    let whole = FleetRecording {
         kernel: header.kernel.clone(),
         cpus: header.topology.cpus(),
         duration_ns: recording.duration.0,
         lost: recording.repairs.lost,
         busy: busy.0 as f64 / busy.saturating_add(idle).0.max(1) as f64,
-        values: NUMBERS.into_iter().filter_map(value).collect(),
-        outlier: false,
-    })
+        ..empty.clone()
+    };
+    let subjects = subjects(header, &tasks, *by);
+    if subjects.is_empty() {
+        return Ok(vec![whole]);
+    }
+    let one = |(subject, tasks): (Option<String>, Vec<usize>)| {
+        let mut sum = TaskSummary::default();
+        tasks.into_iter().for_each(|task| sum.merge(&summary.tasks[task]));
+        let data = SubjectData::of_tasks("", summary.window, sum);
+        let value = |metric| Some(FleetValue { metric, value: data.value(metric)? });
+        let values = NUMBERS.into_iter().filter_map(value).collect();
+        FleetRecording { subject, values, ..whole.clone() }
+    };
+    Ok(subjects.into_iter().map(one).collect())
+}
+
+/// Returns the tasks of each subject; without `by` one of all, if there are some.
+fn subjects(
+    header: &Header,
+    tasks: &[bool],
+    by: Option<Together>,
+) -> BTreeMap<Option<String>, Vec<usize>> {
+    let names = by.map(|by| by.names(header));
+    let mut found: BTreeMap<Option<String>, Vec<usize>> = BTreeMap::new();
+    for (task, _) in tasks.iter().enumerate().filter(|(_, own)| **own) {
+        found.entry(names.as_ref().map(|names| names[task].clone())).or_default().push(task);
+    }
+    found
 }
 
 /// Finds the recordings that lie far from all others, and puts them first. Latencies are compared
-/// as factors.
+/// as factors, within a subject.
 fn order(all: &mut [FleetRecording]) {
-    let have: Vec<usize> = (0..all.len())
-        .filter(|&at| all[at].value(ORDER).is_some_and(|value| value > 0.0))
-        .collect();
-    let logs: Vec<f64> =
-        have.iter().filter_map(|&at| all[at].value(ORDER)).map(libm::log).collect();
-    for far in outliers(&logs) {
-        all[have[far]].outlier = true;
+    let mut have: BTreeMap<Option<String>, Vec<(usize, f64)>> = BTreeMap::new();
+    for (at, one) in all.iter().enumerate() {
+        if let Some(value) = one.value(ORDER).filter(|value| *value > 0.0) {
+            have.entry(one.subject.clone()).or_default().push((at, libm::log(value)));
+        }
+    }
+    for of_subject in have.into_values() {
+        let logs: Vec<f64> = of_subject.iter().map(|(_, log)| *log).collect();
+        outliers(&logs).into_iter().for_each(|far| all[of_subject[far].0].outlier = true);
     }
     all.sort_by(|a, b| {
         let none = |one: &FleetRecording| one.values.is_empty();
         let key = |one: &FleetRecording| (one.error.is_some(), none(one), !one.outlier);
         let value = |one: &FleetRecording| one.value(ORDER).unwrap_or(0.0);
-        key(a).cmp(&key(b)).then(value(b).total_cmp(&value(a))).then(a.file.cmp(&b.file))
+        let longer = key(a).cmp(&key(b)).then(value(b).total_cmp(&value(a)));
+        longer.then_with(|| (&a.file, &a.subject).cmp(&(&b.file, &b.subject)))
     });
 }
 
 fn typical(all: &[FleetRecording]) -> Vec<Typical> {
-    let of = |metric: Metric| {
-        let values = all.iter().filter_map(|one| Some((&one.machine, one.value(metric)?)));
-        let (machines, interval) = over_machines(values)?;
-        Some(Typical { metric, machines, interval })
+    let mut subjects: BTreeMap<&Option<String>, Vec<&FleetRecording>> = BTreeMap::new();
+    all.iter().for_each(|one| subjects.entry(&one.subject).or_default().push(one));
+    let of = |(subject, own): (&Option<String>, Vec<&FleetRecording>)| -> Vec<Typical> {
+        let of = |metric: Metric| {
+            let values = own.iter().filter_map(|one| Some((&one.machine, one.value(metric)?)));
+            let (machines, interval) = over_machines(values)?;
+            Some(Typical { subject: subject.clone(), metric, machines, interval })
+        };
+        NUMBERS.into_iter().filter_map(of).collect()
     };
-    NUMBERS.into_iter().filter_map(of).collect()
+    let mut found: Vec<Vec<Typical>> = subjects.into_iter().map(of).collect();
+    let longest = |one: &Vec<Typical>| {
+        let of = one.iter().find(|typical| typical.metric == ORDER);
+        of.map_or(0.0, |typical| typical.interval.median)
+    };
+    found.sort_by(|a, b| longest(b).total_cmp(&longest(a)));
+    found.into_iter().flatten().collect()
 }
 
 /// Returns how many machines there are, and the median over them; a machine with several values has
@@ -316,7 +373,8 @@ mod tests {
     use super::*;
 
     fn recording(file: &str, p99: Option<f64>) -> FleetRecording {
-        let mut one = one(Path::new("/f"), &Path::new("/f").join(file), None);
+        let mut all = one(Path::new("/f"), &Path::new("/f").join(file), &(None, None));
+        let mut one = all.remove(0);
         one.error = None;
         one.values = p99.map(|value| FleetValue { metric: ORDER, value }).into_iter().collect();
         one
@@ -341,6 +399,27 @@ mod tests {
         assert_eq!((all[0].file.as_str(), all[0].outlier), ("slow.slt", true));
         assert_eq!(all.iter().filter(|one| one.outlier).count(), 1);
         assert_eq!((all[1].file.as_str(), all[10].file.as_str()), ("m8.slt", "x.slt"));
+    }
+
+    /// A subject that waits longer than others everywhere is not far off because of that.
+    #[test]
+    fn subjects_are_compared_with_themselves() {
+        let of = |subject: &str, at: usize, p99: f64| FleetRecording {
+            subject: Some(subject.to_owned()),
+            ..recording(&format!("m{at}.slt"), Some(p99))
+        };
+        let spread = |at: usize| 1.0 + at as f64 / 100.0;
+        let mut all: Vec<FleetRecording> =
+            (0..9).map(|at| of("fast", at, 1e4 * spread(at))).collect();
+        all.extend((0..9).map(|at| of("slow", at, 1e8 * spread(at))));
+        all.push(of("fast", 9, 1e8));
+        order(&mut all);
+        let far: Vec<&FleetRecording> = all.iter().filter(|one| one.outlier).collect();
+        assert_eq!(far.len(), 1);
+        assert_eq!((far[0].file.as_str(), far[0].subject.as_deref()), ("m9.slt", Some("fast")));
+        let typical = typical(&all);
+        assert_eq!(typical[0].subject.as_deref(), Some("slow"), "the longest first");
+        assert_eq!((typical[0].machines, typical[1].machines), (9, 10));
     }
 
     #[test]

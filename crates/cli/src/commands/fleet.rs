@@ -1,6 +1,6 @@
 //! `schedlab show FOLDER` and `schedlab compare FOLDER`: the recordings of many machines.
 
-use super::show::ShowArgs;
+use super::show::{ShowArgs, by};
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
@@ -9,6 +9,8 @@ use crate::render;
 use anyhow::bail;
 use schedlab_study::compare::request::CompareRequest;
 use schedlab_study::fleet;
+use schedlab_study::together::Together;
+use schedlab_trace::analysis::By;
 use std::path::Path;
 
 /// Whether an input is a folder.
@@ -37,7 +39,6 @@ pub(crate) fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
         ("--from", args.from.is_some()),
         ("--to", args.to.is_some()),
         ("--around", args.around.is_some()),
-        ("--by", args.by.is_some()),
         ("--absolute", args.absolute),
         ("--scheduler", args.scheduler.is_some()),
         ("--variant", args.variant.is_some()),
@@ -49,12 +50,20 @@ pub(crate) fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
     refuse(
         &args.input,
         &given,
-        "give --serve NAME (also unit, group, pod:NAME), --top or --format",
+        "give --serve NAME (also unit, group, pod:NAME), --by, --top or --format",
     )?;
+    let by = args.by.map(by);
+    if let Some(By::Thread | By::Process) = by {
+        bail!(
+            "--by thread and --by process are for one recording: their numbers mean nothing on \
+             another machine; {} may be taken together by name, cgroup, unit, container or pod",
+            args.input
+        );
+    }
+    let asked = fleet::Asked { tasks: args.serve.serve(), by: by.and_then(Together::new) };
     let progress = Progress::with_verb("reading");
-    let found = fleet::show(Path::new(&args.input), args.serve.serve(), 0, &|done, all| {
-        progress.set(done, all);
-    })?;
+    let found =
+        fleet::show(Path::new(&args.input), asked, 0, &|done, all| progress.set(done, all))?;
     drop(progress);
     let text = |style: &render::Style| render::fleet(&found, args.top, style);
     output::write(None, &args.format.print(None, || Ok(&found), text)?)?;

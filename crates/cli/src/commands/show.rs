@@ -518,16 +518,21 @@ fn options(args: &ShowArgs) -> ShowOptions {
         around: args.around,
         serve: args.serve.serve().map(str::to_owned),
         top: args.top,
-        by: args.by.map(|by| match by {
-            Grouped::Thread => By::Thread,
-            Grouped::Name => By::Name,
-            Grouped::Process => By::Process,
-            Grouped::Cgroup => By::Cgroup,
-            Grouped::Unit => By::Unit,
-            Grouped::Container => By::Container,
-            Grouped::Pod => By::Pod,
-            Grouped::Guest => By::Guest,
-        }),
+        by: args.by.map(by),
+    }
+}
+
+/// What the option means to analyses.
+pub(crate) fn by(of: Grouped) -> By {
+    match of {
+        Grouped::Thread => By::Thread,
+        Grouped::Name => By::Name,
+        Grouped::Process => By::Process,
+        Grouped::Cgroup => By::Cgroup,
+        Grouped::Unit => By::Unit,
+        Grouped::Container => By::Container,
+        Grouped::Pod => By::Pod,
+        Grouped::Guest => By::Guest,
     }
 }
 

@@ -8,8 +8,9 @@ use schedlab_model::text::shown;
 use schedlab_stats::OrderInterval;
 use schedlab_study::change::Judgement;
 use schedlab_study::fleet::compare::{FleetChange, FleetCompared, FleetStudy};
-use schedlab_study::fleet::{Fleet, FleetRecording, NUMBERS, ORDER};
+use schedlab_study::fleet::{Fleet, FleetRecording, NUMBERS, ORDER, Typical};
 use schedlab_study::metric::{Metric, Unit};
+use std::collections::BTreeSet;
 
 /// Recordings that are listed unless the user asks for more.
 const LISTED: usize = 20;
@@ -23,20 +24,44 @@ pub(crate) fn fleet(found: &Fleet, top: Option<usize>, style: &Style) -> String 
     let first = match of(ORDER) {
         None => format!("No wakeup of {tasks} was recorded."),
         Some(typical) => format!(
-            "The run-queue latency p99 of {tasks} is {} on half of {}{}",
+            "The run-queue latency p99 of {} is {} on half of {}{}{}",
+            typical.subject.as_deref().map_or(tasks.as_str().into(), shown),
             ORDER.show(typical.interval.median),
             counted(typical.machines, "machine"),
+            found.by.map_or_else(String::new, |by| longest_of(found, by)),
             match far.len() {
                 0 => ".".to_owned(),
                 few => format!(
                     "; {} far off, {} the most.",
                     if few == 1 { "1 recording is".to_owned() } else { format!("{few} are") },
-                    far[0].file
+                    match &far[0].subject {
+                        Some(subject) => format!("{} of {}", shown(subject), far[0].file),
+                        None => far[0].file.clone(),
+                    }
                 ),
             }
         ),
     };
     let mut text = style.bold(&wrap(&first, style.width, 0)) + "\n\n";
+    text += &match found.by {
+        Some(by) => subjects(found, by, top.unwrap_or(LISTED), style),
+        None => numbers(found, style),
+    };
+    text += &recordings(all, top.unwrap_or(LISTED), style);
+    text
+}
+
+/// Says of how many it is the longest.
+fn longest_of(found: &Fleet, by: &str) -> String {
+    let names: BTreeSet<&Option<String>> = found.typical.iter().map(|one| &one.subject).collect();
+    if names.len() < 2 {
+        return String::new();
+    }
+    format!(", the longest of {}", counted(names.len(), by))
+}
+
+/// What is typical of the machines: a row for each number.
+fn numbers(found: &Fleet, style: &Style) -> String {
     let rows = found.typical.iter().map(|typical| {
         let show = |value: f64| typical.metric.show(value);
         vec![
@@ -47,8 +72,29 @@ pub(crate) fn fleet(found: &Fleet, top: Option<usize>, style: &Style) -> String 
         ]
     });
     let head = ["number", "median", "95% over machines", "machines"].map(String::from).to_vec();
-    text += &Table { head, rows: rows.collect(), fixed: 1, ..Table::default() }.render(style).0;
-    text += &recordings(all, top.unwrap_or(LISTED), style);
+    Table { head, rows: rows.collect(), fixed: 1, ..Table::default() }.render(style).0
+}
+
+/// What is typical of each subject: a row for each, with the medians over machines.
+fn subjects(found: &Fleet, by: &str, top: usize, style: &Style) -> String {
+    let groups: Vec<&[Typical]> = found.typical.chunk_by(|a, b| a.subject == b.subject).collect();
+    let row = |own: &&[Typical]| -> Vec<Cell> {
+        let name = own[0].subject.as_deref().map_or("".into(), shown);
+        let machines = own.iter().map(|typical| typical.machines).max().unwrap_or(0);
+        let number = |metric: &Metric| {
+            let of = own.iter().find(|typical| typical.metric == *metric);
+            Cell::plain(of.map_or_else(String::new, |of| metric.show(of.interval.median)))
+        };
+        let start = [Cell::plain(name.into_owned()), Cell::plain(machines.to_string())];
+        start.into_iter().chain(NUMBERS.iter().map(number)).collect()
+    };
+    let head = [by.to_owned(), "machines".to_owned()].into_iter();
+    let head = head.chain(NUMBERS.iter().map(|metric| metric.heading())).collect();
+    let rows = groups.iter().take(top).map(row).collect();
+    let mut text = Table { head, rows, fixed: 1, ..Table::default() }.render(style).0;
+    if groups.len() > top {
+        text += &format!("  {} more: --top N, --json has all\n", groups.len() - top);
+    }
     text
 }
 
@@ -63,8 +109,12 @@ fn recordings(all: &[FleetRecording], top: usize, style: &Style) -> String {
             let change = if far { "far off".to_owned() } else { String::new() };
             Cell { value, change, look: Look::Bad }
         };
+        let name = match &one.subject {
+            Some(subject) => format!("{}: {}", one.file, shown(subject)),
+            None => one.file.clone(),
+        };
         let start = [
-            Cell::plain(one.file.clone()),
+            Cell::plain(name),
             Cell::plain(one.kernel.clone()),
             Cell::plain(one.cpus.to_string()),
             Cell::plain(Ns(one.duration_ns).to_string()),

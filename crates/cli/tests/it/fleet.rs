@@ -59,6 +59,22 @@ fn a_folder_has_a_row_for_each_recording_and_what_is_typical() {
     let served = json(&["show", &path, "--serve", "redis-server"]);
     assert_eq!(served["typical"][0]["machines"], 1);
     assert_eq!(served["recordings"][0]["machine"], "web-3");
+    // A row for each program of each machine; one is compared with itself on the others.
+    let by_name = json(&["show", &path, "--by", "name"]);
+    super::schema::fits("show FOLDER", &by_name.to_string());
+    let rows = by_name["recordings"].as_array().unwrap();
+    let redis = rows.iter().find(|one| one["subject"] == "redis-server").unwrap();
+    assert_eq!(
+        (redis["machine"].as_str(), value(redis, "share")),
+        (Some("web-3"), value(&served["recordings"][0], "share"))
+    );
+    let yes = by_name["typical"].as_array().unwrap().iter();
+    let of_yes: Vec<&Value> = yes.filter(|one| one["subject"] == "yes").collect();
+    assert!(!of_yes.is_empty() && of_yes.iter().all(|one| one["machines"] == 2), "{of_yes:?}");
+    let text = schedlab(&["show", &path, "--by", "name"]).stdout;
+    assert!(text.contains("web-3/monday.slt: redis-server"), "{text}");
+    let refused = schedlab(&["show", &path, "--by", "thread"]);
+    assert!(refused.code == 2 && refused.stderr.contains("on another machine"), "{refused:?}");
     let refused = schedlab(&["show", &path, "--serve", "no-such-server"]);
     assert!(
         refused.code == 2 && refused.stderr.contains("no task of any recording"),
