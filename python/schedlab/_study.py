@@ -91,8 +91,8 @@ def compare(
       recorded (wrk, ab, redis-benchmark, pgbench, sysbench and others: docs/exchange-formats.md),
       and predict them [default: the busiest program that is not an endless loop]
     * ``serve``: Answer for this server: a program, a pid, a control group (/path), a unit
-      (NAME.service), a pod (pod:NAME or pod:UID) or container:ID. Its numbers come first, and what
-      does not delay it does not count
+      (NAME.service), a pod (pod:NAME, pod:LABEL=VALUE or pod:UID) or container:ID. Its numbers come
+      first, and what does not delay it does not count
     * ``by``: Take tasks together by this: name, process, cgroup, unit (of systemd), container, pod
       (of Kubernetes) or guest (of KVM); figures and gates are of these [default: guest in a
       recording that has some, else name]
