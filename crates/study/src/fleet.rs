@@ -47,7 +47,8 @@ pub struct Fleet {
     pub schema: &'static str,
     /// The tasks that are measured, as they were named; `null`: all but those of the kernel.
     pub tasks: Option<String>,
-    /// What tasks are taken together by (`unit`, `pod`, ...): then entries are of these; `null`: not.
+    /// What tasks are taken together by (`unit`, `pod`, ...): then entries are of these; `null`:
+    /// they are not.
     pub by: Option<&'static str>,
     /// How many machines.
     pub machines: usize,

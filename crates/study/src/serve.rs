@@ -29,7 +29,8 @@ pub const HELP: &str = concat!(
 );
 
 /// A server as a user names it: a program (a name or a glob), a pid, a control group, a systemd
-/// unit, a pod of Kubernetes by its name, uid or label, or a container by its id or the beginning of it.
+/// unit, a pod of Kubernetes by its name, uid or label, or a container by its id or the beginning
+/// of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
     asked: String,

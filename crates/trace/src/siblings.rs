@@ -39,8 +39,8 @@ impl Speed {
     /// Beside an idle thread.
     pub const FULL: Speed = Speed(FULL_SPEED);
 
-    /// Returns the speed of so many thousandths of the full one, within what makes sense: the work of
-    /// a recording is cut to the least at most.
+    /// Returns the speed of so many thousandths of the full one, within what makes sense: the work
+    /// of a recording is cut to the least at most.
     pub fn of_permille(permille: u16) -> Speed {
         Speed(permille.clamp(LEAST_SMT_YIELD, FULL_SPEED))
     }
