@@ -94,6 +94,11 @@ class Service:
         text = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10).read().decode()
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
+    def long_waits(self):
+        """The victim's waits of more than 32.8 ms in the histogram, which does not depend on rules."""
+        of = lambda le: self.metric(f'schedlab_wait_seconds_bucket{{le="{le}",command="victim"}}')
+        return of("+Inf") - of("0.032768")
+
 
 def fault(service, number, work):
     """Throws the next fault; returns its name, and what came of it."""
@@ -157,16 +162,17 @@ def main():
         load = ["taskset", "-c", "0", *shlex.split(options.load)]
         others.append(subprocess.Popen(load, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True))
         service.start()
-        planted, counted, faults = [], [], []
+        planted, counted, in_histogram, faults = [], [], [], []
         end, next_fault = time.monotonic() + options.minutes * 60, time.monotonic() + 20
         while time.monotonic() < end:
             time.sleep(random.uniform(2, 6) / options.hurry)
-            begin, before = time.monotonic(), service.metric("schedlab_incidents_total")
+            begin, before, long_before = time.monotonic(), service.metric("schedlab_incidents_total"), service.long_waits()
             subprocess.check_call([sys.executable, "-c", HOG])
             planted.append((begin, time.monotonic()))
             # Of several waits that join one recording only the first has a line; all are counted.
             time.sleep(0.5)
             counted.append(service.metric("schedlab_incidents_total") > before)
+            in_histogram.append(service.long_waits() > long_before)
             service.look()
             if time.monotonic() > next_fault:
                 # Time for the incident before it: it is planted while the recorder runs.
@@ -189,7 +195,7 @@ def main():
     incidents = [line for line in service.lines if line["event"] in ("incident", "joined")]
     if options.log:
         with open(options.log, "w") as file:
-            for line in [*service.lines, *({"event": "planted", "at": begin, "until": finish} for begin, finish in planted),
+            for line in [*service.lines, *({"event": "planted", "at": begin, "until": finish, "in_histogram": there} for (begin, finish), there in zip(planted, in_histogram)),
                          *({"event": "delayed", "at": begin, "until": end, "waited": waited, "turns": turns} for begin, end, waited, turns in witnessed)]:
                 print(json.dumps(line), file=file)
     def seen(is_one):
