@@ -1,7 +1,7 @@
 //! Tables.
 
 use crate::Tone;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// A table. A reader can sort it by any column.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -41,9 +41,20 @@ pub struct Cell {
     pub(crate) text: String,
     pub(crate) note: String,
     pub(crate) tone: &'static str,
+    #[serde(serialize_with = "short")]
     pub(crate) sort: Option<f64>,
     pub(crate) head: bool,
     pub(crate) swatch: Option<usize>,
+}
+
+/// Writes a value by which to sort with six digits: more than the text beside it has.
+fn short<S: Serializer>(value: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+    value.map(six_digits).serialize(to)
+}
+
+fn six_digits(value: f64) -> String {
+    let rounded = format!("{value:.5e}").parse().unwrap_or(value);
+    format!("{rounded}")
 }
 
 impl Cell {
@@ -73,5 +84,18 @@ impl Cell {
     pub fn swatch(mut self, style: usize) -> Cell {
         self.swatch = Some(style);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_to_sort_by_has_six_digits() {
+        let all = [0.0, 62_399.0, 7_605_199.0, 0.349_793_215_723, -1.5, 1e-9, 1e21].map(six_digits);
+        let expected = ["0", "62399", "7605200", "0.349793", "-1.5", "0.000000001"];
+        assert_eq!(all[..6], expected);
+        assert_eq!(all[6].parse::<f64>(), Ok(1e21));
     }
 }

@@ -511,6 +511,65 @@ mod tests {
         assert_eq!(sink.0, [(100, 1), (500, 0), (1000, 1)]);
     }
 
+    /// A ring that is written to while it is read.
+    struct Fed(Rc<RefCell<VecDeque<RawEvent>>>);
+
+    impl CpuSource for Fed {
+        fn enable(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+        fn disable(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+        fn drain(&mut self, out: &mut VecDeque<RawEvent>) {
+            out.append(&mut self.0.borrow_mut());
+        }
+        fn ring_bytes(&self) -> usize {
+            0
+        }
+    }
+
+    /// Each round a ring has up to 40 events of a millisecond; many rings have events of the same
+    /// nanosecond. What is handed out is in order and complete, and what is held back is never more
+    /// than what the last round brought.
+    #[test]
+    fn many_rings_are_merged_in_order_and_completely() {
+        const RINGS: usize = 256;
+        const ROUND: u64 = 1_000_000;
+        let rings: Vec<_> = (0..RINGS).map(|_| Rc::new(RefCell::new(VecDeque::new()))).collect();
+        let source = |(cpu, ring): (usize, &Rc<_>)| {
+            (CpuId::from(cpu), Box::new(Fed(Rc::clone(ring))) as Box<dyn CpuSource>)
+        };
+        let mut sources: Vec<_> = rings.iter().enumerate().map(source).collect();
+        let mut merger = Merger::new(0, RINGS, Tasks::new(true), false);
+        let (mut sink, mut made, mut random) = (Sink::default(), Vec::new(), 1_u64);
+        for round in 0..20 {
+            let mut fresh = 0;
+            for (cpu, ring) in rings.iter().enumerate() {
+                // Knuth's linear congruential generator (MMIX).
+                let mut below = |bound: u64| {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005);
+                    random = random.wrapping_add(1_442_695_040_888_963_407);
+                    (random >> 33) % bound
+                };
+                let mut times: Vec<u64> =
+                    (0..below(40)).map(|_| below(ROUND / 100) * 100).collect();
+                times.sort_unstable();
+                for at in times.iter().map(|at| round * ROUND + at) {
+                    ring.borrow_mut().push_back(RawEvent { at, kind: RawKind::Lost { count: 1 } });
+                    made.push((at, cpu));
+                }
+                fresh += times.len();
+            }
+            merger.round(&mut sources, (round * ROUND).saturating_sub(1), &mut sink);
+            assert_eq!(merger.queues.iter().map(VecDeque::len).sum::<usize>(), fresh);
+        }
+        merger.finish(&mut sources, &Over { at: 20 * ROUND, steal: Vec::new() }, &mut sink);
+        made.sort_unstable();
+        assert_eq!((merger.lost, sink.0.len()), (made.len() as u64, made.len()));
+        assert_eq!(sink.0, made);
+    }
+
     #[test]
     fn a_recording_begins_when_the_last_cpu_is_on() {
         let on = Rc::default();

@@ -45,7 +45,8 @@ pub(super) fn standing(plan: &RowPlan, base: &RowPlan) -> Standing {
     if of_load(plan) != of_load(base) {
         return Standing::Load("its work is another".to_owned());
     }
-    let more = usable(plan).iter().find(|cpu| !usable(base).contains(*cpu));
+    let of_base = usable(base);
+    let more = usable(plan).iter().find(|cpu| !of_base.contains(*cpu));
     more.map_or(Standing::Setting, |cpu| {
         Standing::Bound(format!("its tasks have CPU {} too", cpu.0))
     })

@@ -94,8 +94,10 @@ fn waited_for(recording: &Recording) -> Option<Guess> {
 pub struct Exchanges {
     /// A number for each program.
     numbers: BTreeMap<String, usize>,
-    /// By waking and woken program.
-    wakes: BTreeMap<(usize, usize), u64>,
+    /// By waking program: the woken ones, ascending, and how often.
+    wakes: Vec<Vec<(usize, u64)>>,
+    /// How many pairs these are.
+    pairs: usize,
 }
 
 /// Pairs of programs that are counted at most, so that memory stays flat.
@@ -116,9 +118,27 @@ impl Exchanges {
 
     /// Counts a wakeup between two programs, by their numbers.
     pub fn wakes(&mut self, by: usize, task: usize) {
-        if by != task && (self.wakes.len() < PAIRS || self.wakes.contains_key(&(by, task))) {
-            *self.wakes.entry((by, task)).or_default() += 1;
+        if by == task {
+            return;
         }
+        if by >= self.wakes.len() {
+            self.wakes.resize_with(by + 1, Vec::new);
+        }
+        let woken = &mut self.wakes[by];
+        match woken.binary_search_by_key(&task, |pair| pair.0) {
+            Ok(at) => woken[at].1 += 1,
+            Err(at) if self.pairs < PAIRS => {
+                woken.insert(at, (task, 1));
+                self.pairs += 1;
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Returns how often one program woke another.
+    fn count(&self, by: usize, task: usize) -> u64 {
+        let woken = self.wakes.get(by).map_or(&[][..], Vec::as_slice);
+        woken.binary_search_by_key(&task, |pair| pair.0).map_or(0, |at| woken[at].1)
     }
 
     /// Returns the program of which several others ask something and get an answer, and which has
@@ -127,8 +147,10 @@ impl Exchanges {
     pub fn guess(&self) -> Option<Guess> {
         let mut all = 0;
         let mut exchanges: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-        for (&(one, other), &there) in self.wakes.iter().filter(|((one, other), _)| one < other) {
-            let both = self.wakes.get(&(other, one)).map_or(0, |&back| back.min(there));
+        let by = self.wakes.iter().enumerate();
+        let pairs = by.flat_map(|(one, woken)| woken.iter().map(move |pair| (one, *pair)));
+        for (one, (other, there)) in pairs.filter(|(one, (other, _))| one < other) {
+            let both = self.count(other, one).min(there);
             if both >= ENOUGH {
                 all += both;
                 exchanges.entry(one).or_default().push(both);

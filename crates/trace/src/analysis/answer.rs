@@ -104,6 +104,42 @@ impl Listener for Waits {
         self.blame.after(follower, event);
         self.worst.after(follower, event);
     }
+
+    fn finished(&mut self, follower: &Follower) {
+        self.blame.finished(follower);
+        self.worst.finished(follower);
+    }
+}
+
+/// Who ran while one line waited, and its longest wait.
+struct OfLine {
+    blame: Blame,
+    longest: Worst,
+}
+
+impl Listener for OfLine {
+    fn occupied(&mut self, cpu: CpuId, at: Ns, who: Occupant) {
+        self.blame.occupied(cpu, at, who);
+        self.longest.occupied(cpu, at, who);
+    }
+
+    fn span(&mut self, span: &Span) {
+        self.blame.span(span);
+    }
+
+    fn wait(&mut self, wait: &Wait<'_>) {
+        self.longest.wait(wait);
+    }
+
+    fn after(&mut self, follower: &Follower, event: &SchedEvent) {
+        self.blame.after(follower, event);
+        self.longest.after(follower, event);
+    }
+
+    fn finished(&mut self, follower: &Follower) {
+        self.blame.finished(follower);
+        self.longest.finished(follower);
+    }
 }
 
 impl Answer {
@@ -128,9 +164,12 @@ impl Answer {
         let seen = Seen { scope, keys: &blame.keys, waited, woken };
         let Seen { waited, woken, .. } = Followed::over(recording, scope, seen);
         let line = most_waiting(scope, &blame.keys, &waited, &woken)?;
+        let of_line = scope_of_line(recording, scope, &blame.keys, line);
+        let longest = Worst::new(&recording.header, &of_line, 1);
         // A second reading: to look up who ran during every wait of all takes far longer.
-        let blame = Followed::over(recording, scope, blame.of_line(line));
-        let longest = longest(recording, scope, &blame.keys, line);
+        let found = OfLine { blame: blame.of_line(line), longest };
+        let OfLine { blame, longest } = Followed::over(recording, scope, found);
+        let longest = longest.cases.first().map(|case| with_cause(&recording.header, case));
         Answer::of_line(recording, scope, &blame, line, longest)
     }
 
@@ -312,10 +351,14 @@ fn longest(
     keys: &Keys,
     line: usize,
 ) -> Option<(Case, String)> {
-    let header = &recording.header;
-    let tasks = (0..header.tasks.len()).map(TaskId::from);
+    longest_of(recording, &scope_of_line(recording, scope, keys, line))
+}
+
+/// Returns the part of a scope that a line's tasks are.
+fn scope_of_line(recording: &Recording, scope: &Scope, keys: &Keys, line: usize) -> Scope {
+    let tasks = (0..recording.header.tasks.len()).map(TaskId::from);
     let selected = tasks.map(|task| scope.task(task) && keys.line(task) == line).collect();
-    longest_of(recording, &Scope { tasks: Some(selected), ..scope.clone() })
+    Scope { tasks: Some(selected), ..scope.clone() }
 }
 
 /// Returns the longest wait in a scope, with who ran for most of it.

@@ -4,6 +4,7 @@
 //! what the task waited.
 
 use super::follow::{Followed, Follower, Listener, Occupant, Span, ThreadState};
+use super::occupancy::Waited;
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, By, Keys, Occupancy, Scope};
 use crate::{Capability, Header, Recording};
@@ -47,7 +48,19 @@ pub struct Blame {
     pub rows: Vec<Vec<(Culprit, Share)>>,
     /// The only row that is filled; `None`: all are.
     only: Option<usize>,
+    /// Lines have several tasks, of which many may wait at a time.
+    shared: bool,
+    /// By CPU: waits with many switches in them, which are laid together.
+    long: Vec<Vec<Waited>>,
+    /// How many these are.
+    noted: usize,
 }
+
+/// A wait with more switches in it than this is noted, and laid with others. Chosen: most waits
+/// have fewer, and a walk over so few costs less than to note it.
+const FEW: usize = 8;
+/// So many waits are noted before they are laid (24 bytes each).
+const NOTED: usize = 1 << 16;
 
 impl Analysis for Blame {
     const NAME: &'static str = "the blame matrix";
@@ -59,7 +72,10 @@ impl Blame {
     pub fn new(header: &Header, scope: &Scope, by: By) -> Blame {
         let keys = Keys::new(header, by);
         let rows = vec![Vec::new(); keys.len()];
-        Blame { scope: scope.clone(), occupancy: Occupancy::default(), keys, rows, only: None }
+        let shared = keys.len() * 2 <= header.tasks.len();
+        let (scope, occupancy) = (scope.clone(), Occupancy::default());
+        let (only, long, noted) = (None, Vec::new(), 0);
+        Blame { scope, occupancy, keys, rows, only, shared, long, noted }
     }
 
     /// Fills the row of this line alone: who ran is not looked up for the waits of others.
@@ -73,9 +89,41 @@ impl Blame {
     pub fn waited(&self, line: usize) -> Ns {
         self.rows[line].iter().map(|(_, share)| share.time).sum()
     }
+
+    /// Notes a wait with many switches in it.
+    fn note(&mut self, cpu: CpuId, wait: Waited) {
+        if cpu.index() >= self.long.len() {
+            self.long.resize(cpu.index() + 1, Vec::new());
+        }
+        self.long[cpu.index()].push(wait);
+        self.noted += 1;
+        if self.noted >= NOTED {
+            self.lay_noted();
+        }
+    }
+
+    /// Lays the waits that were noted.
+    fn lay_noted(&mut self) {
+        let Blame { occupancy, keys, rows, long, .. } = self;
+        for (cpu, waits) in long.iter_mut().enumerate() {
+            occupancy.over_all(CpuId::from(cpu), waits, |line, who, time, times| {
+                lay(&mut rows[line], culprit(keys, who), Share { time, times });
+            });
+            waits.clear();
+        }
+        self.noted = 0;
+    }
 }
 
-fn lay(row: &mut Vec<(Culprit, Share)>, culprit: Culprit, time: Ns) {
+fn culprit(keys: &Keys, who: Occupant) -> Culprit {
+    match who {
+        Occupant::Task(task) => Culprit::Line(keys.line(task)),
+        Occupant::Idle => Culprit::Idle,
+        Occupant::Unknown => Culprit::Unknown,
+    }
+}
+
+fn lay(row: &mut Vec<(Culprit, Share)>, culprit: Culprit, share: Share) {
     let at = match row.binary_search_by_key(&culprit, |entry| entry.0) {
         Ok(at) => at,
         Err(at) => {
@@ -83,8 +131,8 @@ fn lay(row: &mut Vec<(Culprit, Share)>, culprit: Culprit, time: Ns) {
             at
         }
     };
-    row[at].1.time += time;
-    row[at].1.times += 1;
+    row[at].1.time += share.time;
+    row[at].1.times += share.times;
 }
 
 impl Listener for Blame {
@@ -106,22 +154,28 @@ impl Listener for Blame {
         if self.only.is_some_and(|only| only != line) {
             return;
         }
-        let row = &mut self.rows[line];
         if span.state == ThreadState::Throttled {
-            return lay(row, Culprit::Throttled, to - from);
+            let share = Share { time: to - from, times: 1 };
+            return lay(&mut self.rows[line], Culprit::Throttled, share);
         }
-        self.occupancy.over(span.cpu, from, to, |who, part| {
-            let culprit = match who {
-                Occupant::Task(task) => Culprit::Line(keys.line(task)),
-                Occupant::Idle => Culprit::Idle,
-                Occupant::Unknown => Culprit::Unknown,
-            };
-            lay(row, culprit, part);
+        if self.shared && self.occupancy.switches_after(span.cpu, from) > FEW {
+            return self.note(span.cpu, Waited { line, from, to });
+        }
+        let row = &mut self.rows[line];
+        self.occupancy.over(span.cpu, from, to, |who, time| {
+            lay(row, culprit(keys, who), Share { time, times: 1 });
         });
     }
 
     fn after(&mut self, follower: &Follower, _event: &SchedEvent) {
+        if self.occupancy.is_full() {
+            self.lay_noted();
+        }
         self.occupancy.tidy(follower);
+    }
+
+    fn finished(&mut self, _follower: &Follower) {
+        self.lay_noted();
     }
 }
 

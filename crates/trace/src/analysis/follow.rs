@@ -1,8 +1,11 @@
 //! Follows every task through its states. The other analyses stand on this: what a wait, a slice or
 //! a sleep is, is decided here only.
 
+mod life;
+
 use super::Scope;
 use crate::Recording;
+use life::{Life, Parts};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
 
 /// What a thread does, in the words of Perfetto's thread states where it has one.
@@ -265,46 +268,6 @@ impl<L: Listener> EventSink for Followed<L> {
     }
 }
 
-#[derive(Clone, Debug)]
-struct Life {
-    /// The state, but for throttling.
-    state: ThreadState,
-    throttled: bool,
-    since: Ns,
-    seen: bool,
-    cpu: CpuId,
-    /// Of the current wait.
-    wait_from: Ns,
-    excused: Ns,
-    began: Began,
-    parts: Vec<Part>,
-}
-
-impl Life {
-    fn new() -> Life {
-        Life {
-            state: ThreadState::Unknown,
-            throttled: false,
-            since: Ns::ZERO,
-            seen: false,
-            cpu: CpuId(0),
-            wait_from: Ns::ZERO,
-            excused: Ns::ZERO,
-            began: Began::Woken { on: CpuId(0), by: Waker::Unknown },
-            parts: Vec::new(),
-        }
-    }
-
-    fn shown(&self) -> ThreadState {
-        match self.state {
-            ThreadState::Runnable | ThreadState::Preempted if self.throttled => {
-                ThreadState::Throttled
-            }
-            state => state,
-        }
-    }
-}
-
 /// The state of every task and CPU. A task's life begins with its creation where that was seen,
 /// else with the stream, in state [`ThreadState::Unknown`]; it ends with its last switch, or with
 /// the stream.
@@ -362,7 +325,7 @@ impl Follower {
             .iter()
             .enumerate()
             .filter(waits)
-            .map(|(i, life)| (TaskId::from(i), life.wait_from))
+            .map(|(i, life)| (TaskId::from(i), life.waits_from()))
     }
 
     /// One event. What ends with it goes to `out`.
@@ -435,11 +398,10 @@ impl Follower {
 
     fn begin_wait(&mut self, index: usize, began: Began) {
         let life = &mut self.tasks[index];
-        life.wait_from = self.now;
         life.excused = Ns::ZERO;
         life.began = began;
-        life.parts.clear();
-        life.parts.push(Part { since: self.now, cpu: life.cpu, throttled: life.throttled });
+        let part = Part { since: self.now, cpu: life.cpu, throttled: life.throttled };
+        life.parts = Parts::One([part]);
     }
 
     /// A wait goes on in another way.
@@ -555,12 +517,12 @@ impl Follower {
         if state.waits() {
             out.wait(&Wait {
                 task,
-                from: life.wait_from,
+                from: life.waits_from(),
                 to: self.now,
                 cpu,
                 began: life.began,
                 throttled: life.excused,
-                parts: &life.parts,
+                parts: life.parts.list(),
             });
         } else if seen && !matches!(state, ThreadState::Unknown | ThreadState::Running) {
             out.unknown_wake(task, self.now);

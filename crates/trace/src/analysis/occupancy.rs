@@ -1,8 +1,11 @@
 //! Who was on each CPU when: a short memory, as long as a task waits.
 
+mod together;
+
 use super::follow::{Follower, Occupant};
 use schedlab_model::{CpuId, Ns};
 use std::collections::VecDeque;
+pub(crate) use together::Waited;
 
 /// Switches that are kept before the older ones are looked through.
 const KEEP: usize = 1 << 16;
@@ -90,9 +93,19 @@ impl Occupancy {
         idle
     }
 
+    /// Returns how many switches of `cpu` are known that came after `at`.
+    pub(crate) fn switches_after(&self, cpu: CpuId, at: Ns) -> usize {
+        self.cpus.get(cpu.index()).map_or(0, |log| log.len() - first_after(log, at))
+    }
+
+    /// Whether the next [`tidy`](Occupancy::tidy) forgets what is needed no more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.noted >= KEEP
+    }
+
     /// Forgets what lies before the oldest wait, from time to time.
     pub fn tidy(&mut self, follower: &Follower) {
-        if self.noted < KEEP {
+        if !self.is_full() {
             return;
         }
         self.noted = 0;

@@ -1,12 +1,14 @@
 //! What every task and CPU got: CPU time, waiting, response, switches.
 
 mod spans;
+mod track;
 
 pub use spans::{Activation, Wait, WakeCause};
 
 use super::{Analysis, Durations};
 use crate::{Capability, Header, Recording, TraceError};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
+use track::{Track, TrackState};
 
 /// What one task got within the window.
 #[derive(Clone, Debug, Default)]
@@ -121,29 +123,6 @@ pub struct CpuSummary {
     pub stolen: Ns,
     /// Context switches.
     pub switches: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum TrackState {
-    Unknown,
-    Running { since: Ns },
-    Waiting { since: Ns, preempted: bool },
-    Blocked { since: Ns },
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Track {
-    state: TrackState,
-    /// An event named it.
-    seen: bool,
-    /// When and how the current activation began.
-    woken: Option<(Ns, WakeCause)>,
-    /// CPU time in it so far.
-    demand: Ns,
-    /// Since when it is throttled.
-    throttled: Option<Ns>,
-    /// Throttled time within the current wait.
-    excused: Ns,
 }
 
 /// The window up to some moment.
@@ -298,10 +277,10 @@ impl Summary {
                 }
                 // It goes on: what lies behind `end` is of the next window.
                 TrackState::Waiting { since, .. } => self.waited(index, since),
-                TrackState::Unknown => {}
+                TrackState::Unseen | TrackState::Unknown => {}
             }
             self.tasks[index].vcpus = u32::from(self.is_vcpu(index));
-            if let Some(since) = self.tracks[index].throttled {
+            if let Some(since) = self.tracks[index].throttled() {
                 self.tasks[index].throttled += clip.span(since);
             }
         }
@@ -342,15 +321,7 @@ impl Summary {
     fn grow_tasks(&mut self, count: usize) {
         if count > self.tasks.len() {
             self.tasks.resize_with(count, TaskSummary::default);
-            let track = Track {
-                state: TrackState::Unknown,
-                seen: false,
-                woken: None,
-                demand: Ns::ZERO,
-                throttled: None,
-                excused: Ns::ZERO,
-            };
-            self.tracks.resize(count, track);
+            self.tracks.resize(count, Track::UNSEEN);
         }
     }
 
@@ -387,12 +358,11 @@ impl Summary {
         let (clip, now, counts) = (self.clip(), self.now, self.counts());
         let index = task.index();
         let track = &mut self.tracks[index];
-        track.seen = true;
         match track.state {
             // A wakeup of a task that did not block yet changes nothing.
             TrackState::Running { .. } | TrackState::Waiting { .. } => return,
             TrackState::Blocked { since } => self.tasks[index].slept += clip.span(since),
-            TrackState::Unknown => {}
+            TrackState::Unseen | TrackState::Unknown => {}
         }
         let track = &mut self.tracks[index];
         track.state = TrackState::Waiting { since: now, preempted: false };
@@ -477,7 +447,7 @@ impl Summary {
         if std::mem::take(&mut self.fresh[cpu]) {
             self.current[cpu] = (Some(prev), Ns::ZERO);
             if let Some(prev) = prev
-                && !self.tracks[prev.index()].seen
+                && matches!(self.tracks[prev.index()].state, TrackState::Unseen)
             {
                 self.tracks[prev.index()].state = TrackState::Running { since: Ns::ZERO };
             }
@@ -500,10 +470,10 @@ impl Summary {
         let now = self.now;
         let from = self.from;
         let (track, sums) = (&mut self.tracks[task.index()], &mut self.tasks[task.index()]);
-        match (begins, track.throttled) {
-            (true, None) => track.throttled = Some(now),
+        match (begins, track.throttled()) {
+            (true, None) => track.throttle(Some(now)),
             (false, Some(since)) => {
-                track.throttled = None;
+                track.throttle(None);
                 sums.throttled += now.saturating_sub(since.max(from));
                 if let TrackState::Waiting { since: waiting, .. } = track.state {
                     track.excused += now.saturating_sub(since.max(waiting));
@@ -546,6 +516,7 @@ impl Summary {
                 TrackState::Running { .. } if self.runs_elsewhere(index, cpu) => {
                     (TrackState::Running { since: self.now }, self.tracks[index].woken)
                 }
+                TrackState::Unseen => (TrackState::Unseen, None),
                 _ => (TrackState::Unknown, None),
             };
             self.tracks[index].state = state;
@@ -573,7 +544,7 @@ impl EventSink for Summary {
                 let cpu = event.cpu.index();
                 self.first_switch(cpu, prev);
                 let named = prev.into_iter().chain(next);
-                named.for_each(|task| self.tracks[task.index()].seen = true);
+                named.for_each(|task| self.tracks[task.index()].see());
                 self.cpu_span(cpu);
                 self.cpus[cpu].switches += u64::from(self.counts());
                 self.current[cpu].0 = Some(next);

@@ -161,7 +161,7 @@ impl Builder<'_> {
         let started = line.activations.iter().position(awaits).filter(|_| line.was_created());
         for (number, activation) in line.activations.iter().enumerate() {
             if started == Some(number) {
-                parts.start = parts.parts.len();
+                parts.start = parts.len();
             }
             match if number == 0 { Wait::None } else { self.waits_for(index, number, activation) } {
                 Wait::None => {}
@@ -392,8 +392,8 @@ impl Builder<'_> {
         if closed && waits {
             return Ending::Again(Ns::ZERO);
         }
-        let waits = parts.parts.iter().any(|(wait, ops)| {
-            *wait != Wait::None
+        let waits = parts.iter().any(|(wait, ops)| {
+            wait != Wait::None
                 || ops.iter().any(|op| matches!(op, Op::Sleep(_) | Op::Device { .. } | Op::Run(_)))
         });
         if seam > Ns::ZERO || waits { Ending::Again(seam) } else { Ending::Wait(never) }

@@ -43,7 +43,9 @@ pub(super) enum Ending {
 
 /// The operations of a task, cut where it waits for a token.
 pub(super) struct Parts {
-    pub(super) parts: Vec<(Wait, Vec<Op>)>,
+    ops: Vec<Op>,
+    /// What each part waits for, and where its operations begin.
+    parts: Vec<(Wait, usize)>,
     pub(super) arrivals: Vec<Ns>,
     /// So many of them are its start, up to its first sleep in state `S`; 0: it was there when the
     /// recording began.
@@ -52,13 +54,14 @@ pub(super) struct Parts {
 
 impl Default for Parts {
     fn default() -> Parts {
-        Parts { parts: vec![(Wait::None, Vec::new())], arrivals: Vec::new(), start: 0 }
+        let parts = vec![(Wait::None, 0)];
+        Parts { ops: Vec::new(), parts, arrivals: Vec::new(), start: 0 }
     }
 }
 
 impl Parts {
     pub(super) fn begin(&mut self, wait: Wait) {
-        self.parts.push((wait, Vec::new()));
+        self.parts.push((wait, self.ops.len()));
     }
 
     /// A token from outside at this time.
@@ -67,8 +70,20 @@ impl Parts {
         self.begin(Wait::Outside);
     }
 
+    /// The operations of the last part, to add to.
     pub(super) fn ops(&mut self) -> &mut Vec<Op> {
-        &mut self.parts.last_mut().expect("never empty").1
+        &mut self.ops
+    }
+
+    /// How many parts there are.
+    pub(super) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// What each part waits for, and its operations.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Wait, &[Op])> {
+        let ends = self.parts.iter().skip(1).map(|part| part.1).chain([self.ops.len()]);
+        self.parts.iter().zip(ends).map(|(&(wait, from), to)| (wait, &self.ops[from..to]))
     }
 
     pub(super) fn has(&self, wait: Wait) -> bool {
@@ -76,13 +91,13 @@ impl Parts {
     }
 
     pub(super) fn creates(&self) -> bool {
-        self.parts.iter().flat_map(|(_, ops)| ops).any(|op| matches!(op, Op::Spawn(_)))
+        self.ops.iter().any(|op| matches!(op, Op::Spawn(_)))
     }
 
     /// Whether it creates no more tasks when [`SETUP_PERCENT`] of its work is done.
     pub(super) fn sets_up(&self) -> bool {
         let (mut done, mut before_last) = (0_u128, 0_u128);
-        for op in self.parts.iter().flat_map(|(_, ops)| ops) {
+        for op in &self.ops {
             match op {
                 Op::Spawn(_) => before_last = done,
                 op => done += starts::run(op).map_or(0, |length| u128::from(length.0)),
@@ -94,26 +109,31 @@ impl Parts {
     /// Whether it creates all others before it waits for the first time, as a benchmark's main
     /// thread does.
     pub(super) fn creates_first(&self) -> bool {
-        !self.parts[1..].iter().flat_map(|(_, ops)| ops).any(|op| matches!(op, Op::Spawn(_)))
+        let second = self.parts.get(1).map_or(self.ops.len(), |part| part.1);
+        !self.ops[second..].iter().any(|op| matches!(op, Op::Spawn(_)))
     }
 
     /// Its start, as operations of [`Parts::in_order`].
     pub(super) fn start_up(&self) -> Option<StartUp> {
-        let (start, others) =
-            self.parts.split_at_checked(self.start).filter(|(start, _)| !start.is_empty())?;
-        let work = others.iter().map(|(_, ops)| ops.iter().filter_map(starts::run).sum()).collect();
-        let count = |(wait, ops): &(Wait, Vec<Op>)| ops.len() + usize::from(*wait != Wait::None);
-        StartUp::new(start.iter().map(count).sum(), work)
+        if self.start == 0 || self.start > self.len() {
+            return None;
+        }
+        let others = self.iter().skip(self.start);
+        let work = others.map(|(_, ops)| ops.iter().filter_map(starts::run).sum()).collect();
+        let count = |(wait, ops): (Wait, &[Op])| ops.len() + usize::from(wait != Wait::None);
+        StartUp::new(self.iter().take(self.start).map(count).sum(), work)
     }
 
     /// One channel for all tokens, everything in the recorded order.
     pub(super) fn in_order(self, own: ChannelId, ends: Ending) -> Program {
-        let mut ops = Vec::new();
-        for (wait, part) in self.parts {
+        let waits = self.parts.iter().filter(|(wait, _)| *wait != Wait::None).count();
+        // One more for what may come behind them.
+        let mut ops = Vec::with_capacity(self.ops.len() + waits + 1);
+        for (wait, part) in self.iter() {
             if wait != Wait::None {
                 ops.push(Op::Receive(own));
             }
-            ops.extend(part);
+            ops.extend_from_slice(part);
         }
         let end = ops.len() as u32;
         let repeat_from = match ends {
@@ -147,7 +167,7 @@ impl Parts {
         let kinds = [(Wait::None, None), (Wait::Task, Some(own)), (Wait::Outside, Some(outside))];
         for (kind, channel) in kinds {
             let from = ops.len() as u32;
-            for (_, part) in self.parts.iter().filter(|(wait, _)| *wait == kind) {
+            for (_, part) in self.iter().filter(|(wait, _)| *wait == kind) {
                 ops.extend_from_slice(part);
                 ops.push(Op::Select);
             }

@@ -3,8 +3,8 @@
 
 use crate::common::{CPUS, TASKS, any_events as events, header};
 use proptest::prelude::*;
-use schedlab_model::{CpuId, EventKind, Ns, SchedEvent};
-use schedlab_trace::analysis::blame::Blame;
+use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId};
+use schedlab_trace::analysis::blame::{Blame, Culprit, Share};
 use schedlab_trace::analysis::follow::{Began, Followed, ThreadState};
 use schedlab_trace::analysis::latency::Latency;
 use schedlab_trace::analysis::show::{ALL, Cell, Output, Table};
@@ -12,6 +12,7 @@ use schedlab_trace::analysis::states::States;
 use schedlab_trace::analysis::worst::{Case, Worst};
 use schedlab_trace::analysis::{Answer, By, Scope, Waits};
 use schedlab_trace::{Recording, TraceError};
+use std::collections::BTreeMap;
 
 fn recording(events: Vec<SchedEvent>) -> Result<Recording, TraceError> {
     let mut header = header(CPUS, TASKS);
@@ -56,6 +57,37 @@ proptest! {
             // Of all CPUs together no task runs longer than there is time.
             let run: Ns = (0..TASKS).map(|task| states.time(task, ThreadState::Running)).sum();
             prop_assert!(run.0 <= scope.length(&file).0 * CPUS as u64);
+        }
+    }
+
+    /// Waits of lines with several tasks are laid together: as the waits of each task are.
+    #[test]
+    fn blame_by_name_is_the_sum_of_blame_by_thread(
+        events in events(), names in proptest::collection::vec(0..2usize, TASKS),
+        from in 0..3_000u64, length in 1..3_000u64,
+    ) {
+        let mut file = recording(events).unwrap();
+        for (task, name) in file.header.tasks.iter_mut().zip(&names) {
+            task.comm = format!("n{name}");
+        }
+        let window = Scope { from: Ns(from), to: Ns(from + length), ..Scope::default() };
+        for scope in [Scope::default(), window] {
+            let blame = |by| Followed::over(&file, &scope, Blame::new(&file.header, &scope, by));
+            let (by_name, by_thread) = (blame(By::Name), blame(By::Thread));
+            let line = |task: usize| by_name.keys.line(TaskId::from(task));
+            let mut sums = vec![BTreeMap::<Culprit, Share>::new(); by_name.keys.len()];
+            for (task, row) in by_thread.rows.iter().enumerate() {
+                for (culprit, share) in row {
+                    let culprit = match culprit {
+                        Culprit::Line(task) => Culprit::Line(line(*task)),
+                        other => *other,
+                    };
+                    let sum = sums[line(task)].entry(culprit).or_default();
+                    (sum.time, sum.times) = (sum.time + share.time, sum.times + share.times);
+                }
+            }
+            let sums: Vec<Vec<_>> = sums.into_iter().map(|row| row.into_iter().collect()).collect();
+            prop_assert_eq!(&by_name.rows, &sums);
         }
     }
 
