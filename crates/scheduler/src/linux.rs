@@ -272,7 +272,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
 
     fn init(&self, cx: &Cx<'_>) {
         if self.rqs.len() > 1 {
-            self.smp.get_or_init(|| Smp::new(cx, &self.t));
+            self.smp.get_or_init(|| Smp::new(cx, &self.t, L::ONE_THREAD));
         }
         if cx.world.groups.iter().any(|group| group.bandwidth.is_some()) {
             self.pools.get_or_init(|| PoolTable::new(cx));

@@ -59,12 +59,15 @@ use crate::metric::Metric;
 use crate::result::{Cell, Row, Subject};
 use crate::run::{RowPlan, Run};
 use crate::variant::{self, Variant};
+use percentile::Found;
 pub use percentile::interval_of;
 use row_errors::RowErrors;
 use schedlab_model::Ns;
 use schedlab_scheduler::{SchedulerSpec, registry, sched_ext};
 use schedlab_stats::Estimate;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -163,9 +166,14 @@ fn rows(
     errors: &RowErrors,
     numbers: Numbers<'_>,
 ) -> Vec<Row> {
-    let base = &runs[0];
     let split = split_classes(plans, classes);
     let loads = bound::first_of_load(plans);
+    // What the first row has is asked for by every row.
+    let firsts: RefCell<BTreeMap<(Kind, String), Rc<Found<'_>>>> = RefCell::default();
+    let first = |kind: Kind, name: &str| {
+        let find = || Rc::new(Found::of_runs(&runs[0], kind, name));
+        firsts.borrow_mut().entry((kind, name.to_owned())).or_insert_with(find).clone()
+    };
     let row = |(index, (plan, own)): (usize, (&RowPlan, &Vec<Run>))| {
         let errors = errors.row(index);
         let mut changed: BTreeSet<String> =
@@ -174,18 +182,19 @@ fn rows(
         let held =
             subjects(&own[0].measured, plan, &split).filter(|subject| numbers.holds(subject));
         let subjects = held.map(|subject| {
-            let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
+            let base = first(subject.kind, &subject.name);
+            let own = match index {
+                0 => base.clone(),
+                _ => Rc::new(Found::of_runs(own, subject.kind, &subject.name)),
+            };
             let cell = |metric: Metric| {
                 let method = errors.method(subject, metric);
-                let (interval, method) =
-                    percentile::of_runs(own, subject.kind, &subject.name, metric, method);
-                let anchored = |runs: &[Run]| -> Vec<f64> {
-                    values(runs, metric)
-                        .into_iter()
-                        .map(|value| method.anchored(metric, value))
-                        .collect()
+                let (interval, method) = own.with_tail(metric, method);
+                let anchored = |found: &Found<'_>| -> Vec<f64> {
+                    let values = found.values(metric).into_iter();
+                    values.map(|value| method.anchored(metric, value)).collect()
                 };
-                let (mine, theirs) = (anchored(own), anchored(base));
+                let (mine, theirs) = (anchored(&own), anchored(&base));
                 let value = Estimate::from_values(mine.clone())?;
                 let comparable = index > 0 && theirs.len() == mine.len();
                 let change = if comparable { change(metric, &theirs, &mine, method) } else { None };

@@ -355,6 +355,7 @@ fn decode_rare(kind: u8, words: [u32; 3], needs: &mut Needs) -> Result<Option<Ev
 }
 
 /// Every task that an event names.
+#[inline]
 pub(crate) fn tasks_of(kind: &EventKind) -> [Option<TaskId>; 2] {
     match *kind {
         EventKind::Switch { prev, next, .. } => [prev, next],

@@ -206,7 +206,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             state.due(self.interval(cx, smp, cpu, level, Idle::Yes, &state))
         });
         let next = next.min().unwrap_or(u64::MAX);
-        smp.next_balance[cpu.index()].fetch_min(next, Relaxed);
+        let due = &smp.next_balance[cpu.index()];
+        if next < due.load(Relaxed) {
+            due.fetch_min(next, Relaxed);
+        }
         pulled
     }
 
@@ -265,8 +268,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             if all_pinned {
                 cpus.remove(from);
-                let others = domain.groups[link.local].cpus;
-                if cpus.iter().any(|c| !others.contains(c)) {
+                if !cpus.is_within(&domain.groups[link.local].cpus) {
                     continue;
                 }
                 self.settle_level(smp, cpu, level, idle, true);
@@ -384,7 +386,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         };
         let (mut total, mut some_pinned) = (0, false);
         let mut to = attempt.to;
-        let mut group = attempt.domain.groups[attempt.link.local].cpus.and(&smp.online());
+        // A CPU that becomes idle takes for itself only.
+        let own = &attempt.domain.groups[attempt.link.local].cpus;
+        let mut group = match attempt.idle {
+            Idle::New => CpuSet::EMPTY,
+            _ => own.and(&smp.online()),
+        };
         loop {
             let target = Attempt { to, ..*attempt };
             let detached = self.locked(from, |rq| {
@@ -464,10 +471,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if self.waits_for_failure(rq, id, attempt) {
             return None;
         }
-        let affinity = env.cx.task(TaskId(rq.entity(id).task)).affinity;
+        let affinity = &env.cx.task(TaskId(rq.entity(id).task)).affinity;
         if !affinity.contains(attempt.to) {
             out.some_pinned = true;
-            out.instead = out.instead.or_else(|| affinity.and(group).lowest());
+            if attempt.idle != Idle::New {
+                out.instead = out.instead.or_else(|| affinity.and(group).lowest());
+            }
             return None;
         }
         // The running task is among those that are looked at.

@@ -127,6 +127,8 @@ struct Ticks {
     wanted: bool,
     /// Edges that cannot matter are left out: the scheduler is asked.
     asked: bool,
+    /// What costs time changes nothing of the answer: it may come when the edge does.
+    deferred: bool,
     /// A change of a queue is followed: edges are left out, or ticks stop (`nohz_full`).
     followed: bool,
     /// The CPU whose tick is being handled.

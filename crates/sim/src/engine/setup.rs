@@ -65,6 +65,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             ticks: Ticks {
                 wanted: needs.ticks,
                 asked: needs.ticks && !options.every_tick,
+                deferred: nohz.is_none() && prices.is_none(),
                 followed: needs.ticks && (!options.every_tick || nohz.is_some()),
                 handled: None,
             },

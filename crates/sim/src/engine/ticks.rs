@@ -76,7 +76,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// An edge that matters, or that is delivered all the same.
     pub(super) fn tick(&mut self, cpu: usize) -> Step {
-        if FREE && !self.cpus[cpu].tick_sure && self.does_not_matter(cpu) {
+        if self.defers() && !self.cpus[cpu].tick_sure && self.does_not_matter(cpu) {
             return Ok(());
         }
         let c = &mut self.cpus[cpu];
@@ -105,7 +105,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if !FREE && self.features.nohz.is_some() {
             self.follow_tick(cpu);
         }
-        if FREE && self.ticks.handled.is_none() {
+        if self.defers() && self.ticks.handled.is_none() {
             let c = &mut self.cpus[cpu];
             // What `ask_tick_now` and `ask_later` mostly come to.
             if c.queued {
@@ -120,13 +120,25 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.ask_tick_now(cpu);
     }
 
+    /// Whether it may be asked at the edge instead. Where ticks stop the answer is needed at once;
+    /// where the scheduler's work has a price, or its CPUs do not always run, asking would be seen.
+    #[inline(always)]
+    fn defers(&self) -> bool {
+        FREE || self.ticks.deferred
+            && self.features.guest.is_none()
+            && self.features.call_cost.is_none()
+    }
+
     #[inline(never)]
     fn ask_tick_now(&mut self, cpu: usize) {
         // A CPU that is about to decide is asked afterwards.
         if !self.ticks.asked || (self.cpus[cpu].queued && self.ticks.handled.is_none()) {
             return;
         }
-        if FREE && self.ticks.handled.is_none_or(|ticking| ticking >= cpu) && self.ask_later(cpu) {
+        if self.defers()
+            && self.ticks.handled.is_none_or(|ticking| ticking >= cpu)
+            && self.ask_later(cpu)
+        {
             return;
         }
         let id = CpuId(cpu as u32);
@@ -134,7 +146,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if self.ticks.handled.is_some_and(|ticking| ticking < cpu) && self.on_edge(id) {
             return self.tick_in_this_instant(cpu);
         }
-        let at = if due == u64::MAX { NEVER } else { self.edge_in(id, due.max(1)) };
+        let at = match due {
+            u64::MAX => NEVER,
+            0 | 1 => self.next_edge(cpu),
+            due => self.edge_in(id, due),
+        };
         self.cpus[cpu].tick_sure = true;
         if at != self.cpus[cpu].tick_at {
             self.cpus[cpu].tick_at = at;
@@ -152,17 +168,24 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             c.ask_at_once -= 1;
             return false;
         }
-        if self.clock.now >= c.next_edge {
-            self.find_edge(cpu);
-        }
+        let next = self.next_edge(cpu);
         let c = &mut self.cpus[cpu];
         c.put_off = c.put_off.saturating_add(1);
         c.tick_sure = false;
-        if c.tick_at != c.next_edge {
-            c.tick_at = c.next_edge;
-            self.due.slots.arm_tick(cpu, c.next_edge);
+        if c.tick_at != next {
+            c.tick_at = next;
+            self.due.slots.arm_tick(cpu, next);
         }
         true
+    }
+
+    /// Returns the time of the first edge of `cpu` after now, without a division until it has come.
+    #[inline]
+    fn next_edge(&mut self, cpu: usize) -> u64 {
+        if self.clock.now >= self.cpus[cpu].next_edge {
+            self.find_edge(cpu);
+        }
+        self.cpus[cpu].next_edge
     }
 
     #[inline(never)]

@@ -1,6 +1,7 @@
 //! `compare --fail-if`: gates over the rows of a comparison. `docs/exchange-formats.md` has the
 //! grammar.
 
+use super::percentile::Found;
 use super::row_errors::{OfRow, RowErrors};
 use super::timing::Timing;
 use super::{Options, percentile, values};
@@ -281,7 +282,7 @@ impl Asked<'_> {
             self.own.iter().find_map(|run| run.measured.find(subject.kind, &subject.name))?;
         let method = self.errors.method(measured, metric);
         let (interval, method) =
-            percentile::of_runs(self.own, subject.kind, &subject.name, metric, method);
+            Found::of_runs(self.own, subject.kind, &subject.name).with_tail(metric, method);
         let of = |runs: &[Run]| -> Vec<f64> {
             let values = values(runs, subject.kind, &subject.name, metric).into_iter();
             values.map(|value| method.anchored(metric, value)).collect()

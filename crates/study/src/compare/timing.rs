@@ -146,6 +146,9 @@ impl Timing {
         (kind, name, metric): (Kind, &str, Metric),
     ) -> Option<(f64, f64)> {
         let tries = self.tries(row);
+        if tries.is_empty() {
+            return None;
+        }
         let of = |runs: &[Run]| Estimate::from_values(values(runs, kind, name, metric));
         let base = of(own)?;
         let medians = tries.iter().filter_map(|runs| Some(of(runs)?.median)).chain([base.median]);
@@ -153,7 +156,7 @@ impl Timing {
         // As in the verdict, less is not worth a sentence.
         let tiny = metric.unit() == Unit::Time && high - low < FELT_TIME;
         let worth = high - low >= WORTH * high.abs() && !tiny;
-        (!tries.is_empty() && worth && high - low > base.high - base.low).then_some((low, high))
+        (worth && high - low > base.high - base.low).then_some((low, high))
     }
 
     /// Writes into each row which of its numbers depend on timing.

@@ -1,15 +1,16 @@
 //! How far a simulation of a recording can be believed: the self-replay, the second reading, and
 //! the error that follows.
 
+use super::Errors;
 use super::constants::{RATE_OF_WAITS, REACTION_OF_MESSAGES, STEADY_MESSAGES};
 use super::course::Beside;
 use super::elasticity::MATTERS;
+use super::percentile::Found;
 use super::recorded::RecordedInput;
 use super::room::Room;
 use super::row_errors::OfRow;
 use super::serve::{Served, Wrong};
-use super::{Errors, percentile, values};
-use crate::change::{MethodError, Tail};
+use crate::change::MethodError;
 use crate::error_parts::Possible;
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::{Metric, Stat, Unit};
@@ -221,10 +222,14 @@ fn without_model(name: &str, simulated: &str) -> String {
 /// `errors`: of predictions, which start from what was recorded.
 pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<OfRow<'_>>) -> Vec<Replayed> {
     let subject = |subject: &SubjectData| {
+        let (was, found) = (
+            Found::new(std::iter::once(subject)),
+            Found::of_runs(runs, subject.kind, &subject.name),
+        );
         let cell = |metric: Metric| {
             let method =
                 errors.map_or_else(MethodError::default, |errors| errors.method(subject, metric));
-            let values = values(runs, subject.kind, &subject.name, metric).into_iter();
+            let values = found.values(metric).into_iter();
             let values = values.map(|value| method.anchored(metric, value)).collect();
             let Estimate { median: simulated, low, high } = Estimate::from_values(values)?;
             let recorded = subject.value(metric)?;
@@ -235,14 +240,8 @@ pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<OfRow<'_>>) -
                 difference: simulated - recorded,
                 low,
                 high,
-                recorded_interval: percentile::interval_of(std::iter::once(subject), metric),
-                simulated_interval: percentile::interval_of_runs(
-                    runs,
-                    subject.kind,
-                    &subject.name,
-                    metric,
-                    method,
-                ),
+                recorded_interval: was.interval(metric),
+                simulated_interval: found.anchored(metric, method),
             })
         };
         let cells = Metric::all_reported().filter_map(cell).collect();
@@ -479,6 +478,7 @@ pub(super) fn method_errors(
         let kind = if is_of_requests { Kind::Channel } else { Kind::Class };
         let recorded = was.find(kind, &subject.name);
         let tails = input.spread.tails(kind, &subject.name);
+        let own_values = Found::new(recorded.into_iter());
         let of_steal = apart.min(apart_of_steal(replay, &subject.name));
         for &(metric, relative) in &reported {
             let own = subject.cells.iter().find(|cell| cell.metric == metric);
@@ -505,8 +505,7 @@ pub(super) fn method_errors(
             let spread = spread_of(input, row, kind, &subject.name, metric);
             let spread = spread / size_of(metric, recorded);
             let rate = tails.rate(metric).unwrap_or(RATE_OF_WAITS.value);
-            let recorded_tail =
-                recorded.map_or_else(Tail::default, |was| percentile::tail(was, metric, rate));
+            let recorded_tail = own_values.tail(metric, rate);
             let error = MethodError {
                 apart,
                 noise,

@@ -288,8 +288,21 @@ impl Durations {
     /// The duration that `per_million` millionths of all do not exceed (500_000 is the median); 0
     /// when empty.
     pub fn quantile(&self, per_million: u32) -> Ns {
+        if let (Counts::Many(pages), Some((low, high)), 1..1_000_000) =
+            (&self.counts, self.extremes, per_million)
+        {
+            // Whole pages are counted until the one in which it is.
+            let found = pages.of_rank(self.rank(per_million));
+            return found.map_or(high, |number| Ns(top(number)).clamp(low, high));
+        }
         let [value] = self.quantiles([per_million])[..] else { return Ns::ZERO };
         value
+    }
+
+    /// The rank of a part of all, from 1 (nearest rank).
+    fn rank(&self, per_million: u32) -> u64 {
+        let part = f64::from(per_million) / 1e6;
+        ((part * self.count as f64).ceil() as u64).max(1)
     }
 
     /// Returns the same for many parts, which ascend; nothing when empty. The buckets are read
@@ -304,9 +317,8 @@ impl Durations {
             if per_million >= 1_000_000 {
                 return high;
             }
-            // The bucket in which this part of all is reached (nearest rank).
-            let part = f64::from(per_million) / 1e6;
-            let rank = ((part * self.count as f64).ceil() as u64).max(1);
+            // The bucket in which this part of all is reached.
+            let rank = self.rank(per_million);
             while seen < rank {
                 let Some((top, count)) = buckets.next() else { break };
                 (seen, reached) = (seen + count, top);

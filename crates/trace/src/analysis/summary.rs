@@ -536,15 +536,16 @@ impl EventSink for Summary {
     fn event(&mut self, event: &SchedEvent) {
         self.now = self.now.max(event.at);
         self.grow_cpus(event.cpu.index() + 1);
-        let highest =
-            crate::format::tasks_of(&event.kind).iter().flatten().map(|t| t.index() + 1).max();
-        self.grow_tasks(highest.unwrap_or(0));
+        let behind = |task: Option<TaskId>| task.map_or(0, |task| task.index() + 1);
+        let [one, other] = crate::format::tasks_of(&event.kind).map(behind);
+        self.grow_tasks(one.max(other));
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
                 let cpu = event.cpu.index();
                 self.first_switch(cpu, prev);
-                let named = prev.into_iter().chain(next);
-                named.for_each(|task| self.tracks[task.index()].see());
+                for task in [prev, next].into_iter().flatten() {
+                    self.tracks[task.index()].see();
+                }
                 self.cpu_span(cpu);
                 self.cpus[cpu].switches += u64::from(self.counts());
                 self.current[cpu].0 = Some(next);

@@ -82,6 +82,12 @@ impl Group {
         Group { only, cpus, words: cpus.span(), cores }
     }
 
+    /// Its CPU, if it has one only.
+    #[inline]
+    pub(in crate::linux) fn only(&self) -> Option<CpuId> {
+        self.only
+    }
+
     /// Calls `f` with its CPUs that are in `set`.
     #[inline]
     pub(in crate::linux) fn for_each_within(&self, set: &CpuSet, mut f: impl FnMut(CpuId)) {

@@ -121,28 +121,40 @@ impl Ask<'_> {
 
     /// The busiest CPU and what should move from it; `None` = balanced.
     pub(in crate::linux) fn busiest(&self) -> Option<(CpuId, Amount)> {
-        let (group, amount) = self.busiest_group()?;
+        // A CPU that becomes idle and shares a cache with the others compares numbers of tasks and
+        // of idle CPUs: its own group has room, and how long searches may be is not noted.
+        let by_count = self.idle == Idle::New && self.domain.level <= Level::Mc;
+        let (group, amount) = self.busiest_group(by_count)?;
         let from = self.busiest_cpu(group, amount)?;
         (from != self.cpu).then_some((from, amount))
     }
 
-    /// What there is in a group; `remote` is its index when it is not the own one.
-    fn stats(&self, group: &Group, remote: Option<usize>) -> Stats {
+    /// What there is in a group; `remote` is its index when it is not the own one. `by_count`: a
+    /// group with fewer tasks than CPUs has room, and no average of it is asked for.
+    fn stats(&self, group: &Group, remote: Option<usize>, by_count: bool) -> Stats {
         let mut stats = Stats { cores: group.cores, ..Stats::default() };
         group.for_each_within(self.cpus, |cpu| {
+            let (tasks, fair, idle) = self.summary.counts(cpu);
+            stats.cpus += 1;
+            stats.tasks += tasks;
+            stats.fair += fair;
+            stats.idle += u64::from(idle);
+        });
+        let has_room = by_count && stats.tasks < stats.cpus;
+        group.for_each_within(self.cpus, |cpu| {
+            if has_room {
+                stats.capacity += self.summary.capacity(cpu, self.now);
+                return;
+            }
             let averages = if self.again {
                 self.summary.averages(cpu, self.now)
             } else {
                 self.summary.averages_once(cpu, self.now)
             };
-            stats.cpus += 1;
             stats.load += averages.load;
             stats.util += averages.util;
             stats.runnable += averages.runnable;
             stats.capacity += averages.capacity;
-            stats.tasks += self.summary.nr_running(cpu);
-            stats.fair += self.summary.fair(cpu);
-            stats.idle += u64::from(self.summary.idle(cpu));
         });
         if self.cpus != self.online {
             group.for_each_within(&self.online.without(self.cpus), |cpu| {
@@ -184,13 +196,15 @@ impl Ask<'_> {
         }
     }
 
-    fn busiest_group(&self) -> Option<(usize, Amount)> {
+    /// `by_count`: see [`stats`](Self::stats).
+    fn busiest_group(&self, by_count: bool) -> Option<(usize, Amount)> {
         let groups = &self.domain.groups;
-        let mut local = self.stats(&groups[self.local], None);
+        let mut local = self.stats(&groups[self.local], None, by_count);
+        let by_count = by_count && local.tasks < local.cpus;
         let (mut load, mut util, mut capacity) = (local.load, local.util, local.capacity);
         let mut busiest: Option<(usize, Stats)> = None;
         for index in (self.local + 1..groups.len()).chain(0..self.local) {
-            let stats = self.stats(&groups[index], Some(index));
+            let stats = self.stats(&groups[index], Some(index), by_count);
             (load, util, capacity) =
                 (load + stats.load, util + stats.util, capacity + stats.capacity);
             if stats.fair > 0 && busiest.as_ref().is_none_or(|(_, old)| self.busier(&stats, old)) {
@@ -295,6 +309,9 @@ impl Ask<'_> {
     }
 
     fn busiest_cpu(&self, group: usize, amount: Amount) -> Option<CpuId> {
+        if let (Some(cpu), Amount::Tasks(_)) = (self.domain.groups[group].only(), amount) {
+            return (self.cpus.contains(cpu) && self.summary.fair(cpu) > 0).then_some(cpu);
+        }
         let mut best: Option<(CpuId, u64, u64)> = None;
         for cpu in self.domain.groups[group].within(self.cpus) {
             let tasks = self.summary.fair(cpu);
@@ -346,7 +363,8 @@ fn scan_length(util: u64, llc: u64, pct: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linux::core::cpu_summary::tests::hogs;
+    use crate::linux::core::cpu_summary::tests::{hogs, runs_for};
+    use proptest::prelude::*;
     use schedlab_model::Topology;
 
     const NOW: Ns = Ns::from_s(10);
@@ -404,6 +422,32 @@ mod tests {
                 && Kind::Busy < Kind::Imbalanced
                 && Kind::Imbalanced < Kind::Overloaded
         );
+    }
+
+    proptest! {
+        /// Averages that are not asked for would have changed nothing.
+        #[test]
+        fn a_cpu_that_becomes_idle_finds_the_same_by_count(
+            tasks in prop::collection::vec(0u32..4, 2..9), light in any::<u8>(), threads in any::<bool>(),
+            by_core in any::<bool>(),
+        ) {
+            let cpus = if threads { tasks.len() & !1 } else { tasks.len() };
+            let topology = match threads {
+                true => Topology::regular(1, 1, cpus / 2, 2),
+                false => Topology::flat(cpus),
+            };
+            let machine = Machine::new(&topology, &tasks[..cpus]);
+            for cpu in (0..cpus as u32).filter(|cpu| light >> cpu & 1 != 0) {
+                runs_for(&machine.summary, cpu, Ns::from_ms(1), NOW);
+            }
+            for (cpu, level) in (0..cpus as u32).flat_map(|cpu| (0..2).map(move |level| (cpu, level))) {
+                if machine.domains.chain(CpuId(cpu)).nth(level).is_none_or(|(d, _)| d.level > Level::Mc) {
+                    continue;
+                }
+                let ask = machine.ask(cpu, level, Idle::New, by_core);
+                prop_assert_eq!(ask.busiest_group(true), ask.busiest_group(false));
+            }
+        }
     }
 
     #[test]

@@ -175,13 +175,15 @@ pub(in crate::linux) enum Turn {
 pub(in crate::linux) struct SharedSet {
     words: [AtomicU64; WORDS],
     count: AtomicU32,
+    /// One thread makes all changes.
+    one_thread: bool,
 }
 
 impl SharedSet {
     /// The first `count` CPUs.
     pub(in crate::linux) fn first(count: usize) -> SharedSet {
-        let set =
-            SharedSet { words: [const { AtomicU64::new(0) }; WORDS], count: AtomicU32::new(0) };
+        let words = [const { AtomicU64::new(0) }; WORDS];
+        let set = SharedSet { words, count: AtomicU32::new(0), one_thread: false };
         (0..count).for_each(|cpu| set.change(cpu.into(), false, true));
         set
     }
@@ -191,7 +193,11 @@ impl SharedSet {
             return;
         }
         let (word, bit) = (&self.words[cpu.index() / 64 % WORDS], 1 << (cpu.0 % 64));
-        if after {
+        if self.one_thread {
+            let (old, count) = (word.load(Relaxed), self.count.load(Relaxed));
+            word.store(if after { old | bit } else { old & !bit }, Relaxed);
+            self.count.store(if after { count + 1 } else { count - 1 }, Relaxed);
+        } else if after {
             word.fetch_or(bit, Relaxed);
             self.count.fetch_add(1, Relaxed);
         } else {
@@ -206,7 +212,12 @@ impl SharedSet {
     /// The set at this moment.
     #[inline]
     pub(in crate::linux) fn get(&self) -> CpuSet {
-        CpuSet::from_words(std::array::from_fn(|word| self.words[word].load(Relaxed)))
+        let (mut words, mut word) = ([0; WORDS], 0);
+        while word < WORDS {
+            words[word] = self.words[word].load(Relaxed);
+            word += 1;
+        }
+        CpuSet::from_words(words)
     }
     #[inline]
     fn count(&self) -> u32 {
@@ -308,6 +319,14 @@ impl CpuSummary {
             crowded: SharedSet::first(0),
             asked_at: AtomicU64::new(0),
         }
+    }
+
+    /// The same, written by one thread only where that is said.
+    #[must_use]
+    pub(in crate::linux) fn of_threads(mut self, one: bool) -> CpuSummary {
+        let sets = [&mut self.idle, &mut self.takers, &mut self.crowded];
+        sets.into_iter().for_each(|set| set.one_thread = one);
+        self
     }
 
     #[inline]
@@ -440,6 +459,15 @@ impl CpuSummary {
         let facts = self.facts(cpu);
         facts.idle() || facts.only_idle_tasks()
     }
+    /// Tasks of all classes, the fair ones among them, and whether nothing runs and nothing is
+    /// queued.
+    #[inline]
+    pub(in crate::linux) fn counts(&self, cpu: CpuId) -> (u64, u64, bool) {
+        let row = self.row(cpu);
+        let counts = row.facts[0].load(Relaxed);
+        let busy = row.facts[1].load(Relaxed) & 1 != 0;
+        (counts >> 32, u64::from(counts as u32), counts >> 32 == 0 && !busy)
+    }
     /// Tasks of all classes, without delayed ones.
     #[inline]
     pub(in crate::linux) fn awake(&self, cpu: CpuId) -> u64 {
@@ -513,7 +541,10 @@ impl CpuSummary {
     /// A CPU balances at `now`. Gives whether another one did so at the same time, as many do whose
     /// ticks come together.
     pub(in crate::linux) fn asked_before(&self, now: Ns) -> bool {
-        self.asked_at.swap(now.0 + 1, Relaxed) == now.0 + 1
+        // No exchange: two that come at once may both be the first, and keep nothing.
+        let before = self.asked_at.load(Relaxed) == now.0 + 1;
+        self.asked_at.store(now.0 + 1, Relaxed);
+        before
     }
     #[inline(never)]
     fn average(&self, cpu: CpuId, now: Ns) {

@@ -54,8 +54,8 @@ pub(in crate::linux) struct Smp {
 const LONGEST_IDLE: u64 = 1_000_000;
 
 impl Smp {
-    /// Everything idle.
-    pub(in crate::linux) fn new(cx: &Cx<'_>, t: &Tunables) -> Smp {
+    /// Everything idle. `one_thread`: see [`Locks::ONE_THREAD`].
+    pub(in crate::linux) fn new(cx: &Cx<'_>, t: &Tunables, one_thread: bool) -> Smp {
         let topology = &cx.world.topology;
         let highest = if t.smp.missing_domains { Level::Pkg } else { Level::Numa };
         let domains = Domains::up_to(topology, &CpuSet::ALL, Parts::of(cx.world), highest);
@@ -71,7 +71,7 @@ impl Smp {
             online,
             single_rt_overloads: t.version.pushable_rt_overloads(),
             deadlines: (0..topology.cpus()).map(no_deadlines).collect(),
-            summary: CpuSummary::new(topology.cpus(), &domains.caches()),
+            summary: CpuSummary::new(topology.cpus(), &domains.caches()).of_threads(one_thread),
             next_balance: times(0),
             avg_idle: times(LONGEST_IDLE),
             estimates: Estimates::new(topology.cpus()),

@@ -54,6 +54,25 @@ impl Pages {
         other.buckets().for_each(|(number, count)| self.add(number, count));
     }
 
+    /// Returns the number of the bucket in which the value of this rank (from 1) is; `None`: there
+    /// are fewer.
+    pub(super) fn of_rank(&self, rank: u64) -> Option<u16> {
+        let mut before = 0;
+        for (page, place) in self.places.iter().enumerate().filter(|(_, place)| **place > 0) {
+            let counts = &self.counts[usize::from(*place) - 1];
+            let all: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+            if before + all >= rank {
+                let reached = counts.iter().position(|count| {
+                    before += u64::from(*count);
+                    before >= rank
+                })?;
+                return Some((page * PAGE + reached) as u16);
+            }
+            before += all;
+        }
+        None
+    }
+
     /// Returns the number and the count of each bucket that is not empty, ascending.
     pub(super) fn buckets(&self) -> Buckets<'_> {
         Buckets { pages: self, page: 0, rest: [].iter() }

@@ -83,3 +83,20 @@ fn rt_takes_capacity() {
     assert!(summary.capacity(CpuId(0), Ns::from_s(2)) <= 8);
     assert_eq!(summary.rt_runs(CpuId(0)), (5, false));
 }
+
+/// Sets that one thread writes are those that many write, and counts are those of the rows.
+#[test]
+fn one_thread_leaves_what_many_leave() {
+    let one = CpuSummary::new(70, &[70]).of_threads(true);
+    let many = CpuSummary::new(70, &[70]);
+    for (step, cpu) in [0, 69, 64, 69, 0, 1, 64, 69].into_iter().enumerate() {
+        for summary in [&one, &many] {
+            hogs(summary, cpu, step as u32 * 7 % 3, Ns(step as u64));
+        }
+        assert_eq!((one.idle_set(), one.idle_cpus()), (many.idle_set(), many.idle_cpus()));
+        assert_eq!(one.takers(true).get(), many.takers(true).get());
+        assert_eq!(one.any_crowded(), many.any_crowded());
+        let cpu = CpuId(cpu);
+        assert_eq!(one.counts(cpu), (one.nr_running(cpu), one.fair(cpu), one.idle(cpu)));
+    }
+}
