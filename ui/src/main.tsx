@@ -49,22 +49,32 @@ const idle = () => new Promise<void>((then) => { if ("requestIdleCallback" in wi
 function useInput(id: string, view: View): [Seen | null, string] {
   const [seen, set] = useState<Seen | null>(null);
   const [failed, fail] = useState("");
-  const version = useRef(0);
+  const version = useRef(0), drawn = useRef("");
   useEffect(() => {
     set((before) => (before?.overview.id === id ? before : null));
     fail("");
     if (!id) return;
     const end = new AbortController();
-    const query = "?" + new URLSearchParams(Object.entries({ serve: view.serve, from: view.from, to: view.to }).filter(([, text]) => text !== ""));
+    const asked = (all: Record<string, string>) => { const text = new URLSearchParams(Object.entries(all).filter(([, text]) => text !== "")).toString(); return text && "?" + text; };
+    const query = asked({ serve: view.serve, from: view.from, to: view.to }), under = asked({ under: view.recorded });
     const path = "inputs/" + encodeURIComponent(id);
+    // Of what is drawn already the first look is not needed again.
+    const isNew = drawn.current !== id;
     void (async () => {
       try {
-        // The sentences do not wait for the schedule, which is larger.
-        const [overview, settings] = await Promise.all([get<Overview>(path + "/overview" + query, end.signal), get<Settings>(path + "/settings", end.signal)]);
+        // The sentences do not wait for the schedule, which is larger; of a large one a summary for this window comes first.
+        const first = isNew ? get<LanesData>(path + "/lanes" + (query ? query + "&" : "?") + "columns=" + innerWidth, end.signal) : null;
+        first?.catch(() => undefined);
+        const [overview, settings] = await Promise.all([get<Overview>(path + "/overview" + asked({ serve: view.serve, from: view.from, to: view.to, under: view.recorded }), end.signal), get<Settings>(path + "/settings" + under, end.signal)]);
         const now = { overview, settings, version: ++version.current };
         set((before) => ({ ...now, lanes: before?.overview.id === id ? before.lanes : null }));
-        const lanes = await get<LanesData>(path + "/lanes" + query, end.signal);
-        set({ ...now, lanes });
+        let lanes = await first;
+        if (lanes) set({ ...now, lanes });
+        if (!lanes || lanes.runs.some((run) => run.summed)) {
+          lanes = await get<LanesData>(path + "/lanes" + query, end.signal);
+          set({ ...now, lanes });
+        }
+        drawn.current = id;
         if (overview.more_programs === 0) return;
         // The first hundred programs are enough for what one sees first.
         const { programs } = await get<{ programs: Program[] }>(path + "/programs" + query, end.signal);
@@ -75,7 +85,7 @@ function useInput(id: string, view: View): [Seen | null, string] {
       }
     })();
     return () => end.abort();
-  }, [id, view.serve, view.from, view.to]);
+  }, [id, view.serve, view.from, view.to, view.recorded]);
   return [seen, failed];
 }
 
@@ -186,7 +196,7 @@ function App() {
   const id = inputs && view.input && view.input !== LIVE ? named(view.input)?.id ?? view.input : "";
   const [seen, failed] = useInput(id, view);
   const answer = useAnswer(seen ? id : "", view, seen?.overview.scheduler.split(":")[0] ?? "", seen?.overview.kind ?? "");
-  usePrepared(seen?.lanes ? id : "", view, seen?.overview.kind ?? "");
+  usePrepared(seen?.overview.scheduler || seen?.overview.kind === "scenario" ? id : "", view, seen?.overview.kind ?? "");
   const searching = useSearch(seen ? id : "", tab, view);
   const search = () => { if (seen) searching.search(wanted(view, seen.overview, seen.settings)); };
   // What was dropped is in the address by its number, and has a name all the same.

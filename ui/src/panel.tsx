@@ -148,6 +148,16 @@ export function Panel({ overview, settings, view, target, choose, update, runnin
   return (
     <aside class="panel" aria-labelledby="ask">
       <h2 id="ask">What if …</h2>
+      {(view.recorded || (overview.kind === "recording" && overview.scheduler === "")) && (
+        <>
+          <label class="line"><span>Recorded under</span>
+            <select id="recorded" value={view.recorded} onChange={(e) => update({ recorded: e.currentTarget.value })}>
+              <option value="">not known</option>
+              {settings.schedulers.map((one) => <option value={one.name} title={one.summary}>{one.name}</option>)}
+            </select></label>
+          {!view.recorded && <p class="lead">The recording does not say which kernel scheduled it. Choose the scheduler that is nearest to that kernel: each answer begins with it.</p>}
+        </>
+      )}
       <label class="line"><span>Change</span>
         <select id="target" value={chosen.name} onChange={(e) => choose(e.currentTarget.value)}>{all.filter((one) => !one.idle).map((one) => <option value={one.name}>{one.title}</option>)}
           {all.some((one) => one.idle) && <optgroup label="Programs that did little">{all.filter((one) => one.idle).map((one) => <option value={one.name}>{one.title}</option>)}</optgroup>}

@@ -49,6 +49,8 @@ pub(crate) enum Kind {
 pub(crate) struct Questions {
     running: Mutex<BTreeMap<(Kind, String), Arc<AtomicBool>>>,
     inputs: Cache<Input>,
+    /// Inputs that were played as they are.
+    prepared: Cache<()>,
 }
 
 /// A question that is being answered; it ends with its value.
@@ -151,7 +153,7 @@ impl Questions {
     }
 
     /// Gets an input ready for questions about it: reads it, and plays it as it is with the first
-    /// seed. Says `ready`, or `failed`.
+    /// seed. Of several that ask for that one does it. Says `ready`, or `failed`.
     pub(crate) fn prepare(
         &self,
         asked: &Asked<'_>,
@@ -163,14 +165,28 @@ impl Questions {
         (request.options.schedulers, request.options.variants) = (Vec::new(), Vec::new());
         request.scans.clear();
         let asked = Asked { request, name: asked.name.clone(), ..*asked };
-        let made = asked.input(self, inputs, stop).and_then(|input| match input.recording() {
-            // A scenario has rows of its own, which no question asks for.
-            None => Ok(()),
-            Some(_) => self.study(&asked, inputs, (1, stop), &|_, _| {}).map(drop),
+        let made = self.prepared.get(&asked.question.reading(), stop, |_| {
+            match asked.input(self, inputs, stop)?.recording() {
+                // A scenario has rows of its own, which no question asks for.
+                None => Ok(()),
+                Some(_) => self.study(&asked, inputs, (1, stop), &|_, _| {}).map(drop),
+            }
         });
-        match made {
-            Ok(()) => tell("ready", "{}".to_owned()),
+        match made.and_then(|made| made.ok_or_else(stopped)) {
+            Ok(_) => tell("ready", "{}".to_owned()),
             Err(failure) => tell_failure(tell, &failure),
+        }
+    }
+
+    /// Gets ready what the page asks first, before there is a page.
+    pub(crate) fn prepare_first(&self, inputs: &Inputs, is_over: &dyn Fn() -> bool) {
+        let Some(question) = inputs.first_question() else { return };
+        let Ok(asked) = Asked::new(&question, inputs) else { return };
+        // The name of no view: a page's is never empty.
+        let Ok(running) = self.begin(Kind::Preparation, "") else { return };
+        // What is wrong is said when the page asks.
+        if !is_over() {
+            self.prepare(&asked, inputs, &running.stop, &|_, _| {});
         }
     }
 

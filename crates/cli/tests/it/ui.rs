@@ -4,8 +4,10 @@
 mod ask;
 mod browser;
 mod film;
+mod font;
 mod large;
 mod parts;
+mod pictures;
 mod refused;
 mod socket;
 mod tune;
