@@ -42,6 +42,9 @@ interface Seen {
   version: number;
 }
 
+// Of a wide window two thirds are for the lanes.
+const COLUMNS = Math.max(360, Math.round(innerWidth * 2 / 3));
+
 // Resolves when the page has drawn what it has.
 const idle = () => new Promise<void>((then) => { if ("requestIdleCallback" in window) requestIdleCallback(() => then(), { timeout: 2000 }); else setTimeout(then, 500); });
 
@@ -63,7 +66,7 @@ function useInput(id: string, view: View): [Seen | null, string] {
     void (async () => {
       try {
         // The sentences do not wait for the schedule, which is larger; of a large one a summary for this window comes first.
-        const first = isNew ? get<LanesData>(path + "/lanes" + (query ? query + "&" : "?") + "columns=" + innerWidth, end.signal) : null;
+        const first = isNew ? get<LanesData>(path + "/lanes" + (query ? query + "&" : "?") + "columns=" + COLUMNS, end.signal) : null;
         first?.catch(() => undefined);
         const [overview, settings] = await Promise.all([get<Overview>(path + "/overview" + asked({ serve: view.serve, from: view.from, to: view.to, under: view.recorded }), end.signal), get<Settings>(path + "/settings" + under, end.signal)]);
         const now = { overview, settings, version: ++version.current };
@@ -196,7 +199,9 @@ function App() {
   const id = inputs && view.input && view.input !== LIVE ? named(view.input)?.id ?? view.input : "";
   const [seen, failed] = useInput(id, view);
   const answer = useAnswer(seen ? id : "", view, seen?.overview.scheduler.split(":")[0] ?? "", seen?.overview.kind ?? "");
-  usePrepared(seen?.overview.scheduler || seen?.overview.kind === "scenario" ? id : "", view, seen?.overview.kind ?? "");
+  // What one sees first is not held up by it.
+  const isWhole = seen?.lanes?.runs.every((run) => !run.summed);
+  usePrepared(isWhole && (seen?.overview.scheduler || seen?.overview.kind === "scenario") ? id : "", view, seen?.overview.kind ?? "");
   const searching = useSearch(seen ? id : "", tab, view);
   const search = () => { if (seen) searching.search(wanted(view, seen.overview, seen.settings)); };
   // What was dropped is in the address by its number, and has a name all the same.

@@ -29,7 +29,7 @@ export function Control({ setting, value, was, schedulers, set, name, search }: 
       <output for={id} class="num">{now}</output>
       {range ? (
         <input id={id} type="range" min={range.wide ? 0 : range.low} max={range.wide ? STEPS : range.high} step={range.wide ? 1 : range.step}
-          value={place(range, (value !== undefined ? range.value(value) : first(range, was) ?? first(range, setting.default)) ?? (range.wide ? Math.sqrt(range.low * range.high) : range.low))}
+          value={place(range, (value !== undefined ? range.value(value) : first(range, was) ?? first(range, setting.default)) ?? (range.wide ? Math.sqrt(range.low * range.high) : Math.max(range.low, Math.min(0, range.high))))}
           aria-valuetext={now} aria-describedby={id + "-doc"}
           onInput={(e) => set(range.text(at(range, Number(e.currentTarget.value))))} />
       ) : (

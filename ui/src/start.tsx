@@ -26,7 +26,8 @@ export function Start({ inputs, lessons, refresh, open, teach, watch }: { inputs
       refresh();
       open(id);
     } catch (error) {
-      say(file.name + ": " + (error as Error).message);
+      const why = (error as Error).message;
+      say(why.startsWith(file.name + ": ") ? why : file.name + ": " + why);
     }
   };
   const drop = (event: DragEvent) => {
