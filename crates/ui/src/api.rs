@@ -353,7 +353,10 @@ mod tests {
         let wrong = super::look("from=5").err();
         assert!(wrong.is_some_and(|(status, why)| status == 422 && why.starts_with("from:")));
         let columns = |query| super::columns(query).map_err(|(status, _)| status);
-        assert_eq!(["to=", "columns=", "columns=7"].map(columns), [Ok(None), Ok(None), Ok(Some(7))]);
+        assert_eq!(
+            ["to=", "columns=", "columns=7"].map(columns),
+            [Ok(None), Ok(None), Ok(Some(7))]
+        );
         let under = |query| super::under(query).map_err(|(_, why)| why);
         assert_eq!(under("under=linux-6.18").unwrap().unwrap().name, "linux-6.18");
         assert_eq!(under("from=1s"), Ok(None));

@@ -349,4 +349,21 @@ mod tests {
         questions.end();
         assert!(second.stop.load(Relaxed) && other.stop.load(Relaxed));
     }
+
+    /// The recording that was named alone is played before there is a page, and once.
+    #[test]
+    fn the_first_question_is_prepared() {
+        let inputs = vec!["../../recordings/two-yes.slt".to_owned()];
+        let options = crate::WorkbenchOptions { inputs, ..crate::WorkbenchOptions::default() };
+        let inputs = Inputs::new(&options).unwrap();
+        let questions = Questions::default();
+        let reading = inputs.first_question().unwrap().reading();
+        let go_on = AtomicBool::new(false);
+        let known = || questions.prepared.get(&reading, &go_on, |_| Err::<(), _>("missing"));
+        questions.prepare_first(&inputs, &|| true);
+        assert_eq!(known(), Err("missing"), "the server has ended");
+        questions.prepare_first(&inputs, &|| false);
+        assert!(known().is_ok_and(|made| made.is_some()));
+        assert!(questions.running.lock().unwrap().is_empty());
+    }
 }

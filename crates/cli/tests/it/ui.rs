@@ -4,6 +4,7 @@
 mod ask;
 mod browser;
 mod film;
+mod first;
 mod font;
 mod large;
 mod parts;

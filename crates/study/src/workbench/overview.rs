@@ -246,8 +246,8 @@ impl Opened {
         Ok(looked.lanes(&self.recording, self.scenario.is_some()).clone())
     }
 
-    /// Returns the schedule as [`Opened::lanes`] does, where it is there already; else, where that is
-    /// less work, what a picture of so many columns shows of it ([`LaneRun::summed`]).
+    /// Returns the schedule as [`Opened::lanes`] does, where it is there already; else, where that
+    /// is less work, what a picture of so many columns shows of it ([`LaneRun::summed`]).
     ///
     /// # Errors
     /// As for [`Opened::lanes`].
@@ -380,10 +380,8 @@ fn waits_of(
     }
     let Some(about) = about else { return (waits, None) };
     let tasks = recording.header.tasks.iter();
-    let scope = Scope {
-        first: Some(tasks.map(|task| task.comm == about).collect()),
-        ..scope.clone()
-    };
+    let scope =
+        Scope { first: Some(tasks.map(|task| task.comm == about).collect()), ..scope.clone() };
     let (own, has_some) = longest(recording, &scope, worst);
     if has_some { (own, Some(about.to_owned())) } else { (waits, None) }
 }
