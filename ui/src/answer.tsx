@@ -19,7 +19,7 @@ export function show(metric: string, value: number): string {
   return value >= 100 ? Math.round(value) + "/s" : value.toPrecision(3) + "/s";
 }
 
-const arrows = (text: string) => spaced(text).replaceAll(" -> ", "\u00a0→\u00a0").replaceAll(" ± ", "\u00a0±\u00a0");
+export const arrows = (text: string) => spaced(text).replaceAll(" -> ", "\u00a0→\u00a0").replaceAll(" ± ", "\u00a0±\u00a0");
 
 const labelOf = (study: Study, row: Row) => {
   const many = new Set(study.rows.map((one) => one.scheduler)).size > 1;

@@ -1,7 +1,7 @@
 // The workbench: what is asked is in the address, what is answered comes from the server.
 import { render } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { Answer, type Asked } from "./answer";
+import { Answer, arrows, type Asked } from "./answer";
 import { Beside, Second } from "./beside";
 import { enter, get, post, stream } from "./api";
 import { LessonCard, useCourse } from "./course";
@@ -146,7 +146,7 @@ function usePrepared(id: string, view: View, kind: string) {
 // In a narrow window the answer is below all settings: its sentence stays in view while one of them is moved.
 function Told({ asked, pending }: { asked: Asked | null; pending: boolean }) {
   const show = () => document.getElementById("answer")?.scrollIntoView();
-  return <p class="told"><span>{asked ? asked.study.verdict.outcome : "Being played …"}{asked && pending ? " …" : ""}</span> <button type="button" onClick={show}>See all of it</button></p>;
+  return <p class="told"><span>{asked ? arrows(asked.study.verdict.outcome) : "Being played …"}{asked && pending ? " …" : ""}</span> <button type="button" onClick={show}>See all of it</button></p>;
 }
 
 function App() {
