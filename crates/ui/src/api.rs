@@ -21,6 +21,8 @@ use tiny_http::{Method, Request};
 
 /// Bytes of a question at most.
 const QUESTION: u64 = 64 << 10;
+/// CPUs for which a scheduler that was named is tried: more than any pool of one names.
+const CPUS: usize = 1024;
 /// Bytes of an address at most.
 const ADDRESS: usize = 8 << 10;
 
@@ -296,7 +298,7 @@ fn under(query: &str) -> Result<Option<SchedulerSpec>, Failure> {
             return Err(wrong("names a file, which a page cannot do".to_owned()));
         }
         let spec: SchedulerSpec = text.parse().map_err(|error| wrong(format!("{error}")))?;
-        registry::find(&spec.name).map_err(|error| wrong(error.to_string()))?;
+        registry::build(&spec, CPUS).map_err(|error| wrong(error.to_string()))?;
         Ok(spec)
     };
     text.map(read).transpose()
@@ -360,7 +362,7 @@ mod tests {
         let under = |query| super::under(query).map_err(|(_, why)| why);
         assert_eq!(under("under=linux-6.18").unwrap().unwrap().name, "linux-6.18");
         assert_eq!(under("from=1s"), Ok(None));
-        assert!(under("under=no-such-thing").is_err());
+        assert!(under("under=no-such-thing").is_err() && under("under=linux-6.18:x=1").is_err());
         let said = under("under=bpf:/etc/passwd").unwrap_err();
         assert!(said.contains("names a file"), "{said}");
         assert_eq!(["columns=0", "columns=-1", "columns=x"].map(columns), [Err(422); 3]);

@@ -54,8 +54,11 @@ fn the_recorded_scheduler_is_named_where_none_is_known() {
     assert_eq!(get("overview").json()["scheduler"], "");
     let named = get("overview?under=linux-6.18").json();
     assert!(named["scheduler"].as_str().unwrap().starts_with("linux-6.18"), "{named}");
-    let knobs = |path: &str| get(path).json()["settings"].as_array().unwrap().len();
-    assert!(knobs("settings?under=linux-6.18") > knobs("settings"));
+    let has = |path: &str, key: &str| {
+        let found = get(path).json()["settings"].clone();
+        found.as_array().unwrap().iter().any(|one| one["key"] == key)
+    };
+    assert!(has("settings?under=linux-6.18", "nice") && !has("settings?under=xen-credit2", "nice"));
     let heard = server.stream("/api/1/prepare", &json!({"input": "f0"}));
     assert!(heard[0].1["error"].as_str().unwrap().contains("--recorded-under"), "{heard:?}");
     for (under, why) in [("bpf:/etc/passwd", "names a file"), ("linux-6.18:x=1", "under: ")] {
