@@ -6,7 +6,7 @@ use crate::live::{Live, tell_states};
 use crate::questions::{Asked, Kind, Questions, TAB, Work, tell_failure, text};
 use crate::search::Searched;
 use crate::{assets, guard::Guard};
-use schedlab_model::Ns;
+use schedlab_model::{MAX_CPUS, Ns};
 use schedlab_scheduler::{SchedulerSpec, registry, sched_ext};
 use schedlab_study::page::Origin;
 use schedlab_study::workbench::ask::Question;
@@ -21,8 +21,6 @@ use tiny_http::{Method, Request};
 
 /// Bytes of a question at most.
 const QUESTION: u64 = 64 << 10;
-/// CPUs for which a scheduler that was named is tried: more than any pool of one names.
-const CPUS: usize = 1024;
 /// Bytes of an address at most.
 const ADDRESS: usize = 8 << 10;
 
@@ -298,7 +296,7 @@ fn under(query: &str) -> Result<Option<SchedulerSpec>, Failure> {
             return Err(wrong("names a file, which a page cannot do".to_owned()));
         }
         let spec: SchedulerSpec = text.parse().map_err(|error| wrong(format!("{error}")))?;
-        registry::build(&spec, CPUS).map_err(|error| wrong(error.to_string()))?;
+        registry::build(&spec, MAX_CPUS).map_err(|error| wrong(error.to_string()))?;
         Ok(spec)
     };
     text.map(read).transpose()
