@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     Answer,
     /// Getting an input ready for questions.
     Preparation,
+    /// What the page asks first is got ready before there is a page: no request ends that.
+    First,
     /// Two recordings are compared.
     Comparison,
 }
@@ -182,8 +184,7 @@ impl Questions {
     pub(crate) fn prepare_first(&self, inputs: &Inputs, is_over: &dyn Fn() -> bool) {
         let Some(question) = inputs.first_question() else { return };
         let Ok(asked) = Asked::new(&question, inputs) else { return };
-        // The name of no view: a page's is never empty.
-        let Ok(running) = self.begin(Kind::Preparation, "") else { return };
+        let Ok(running) = self.begin(Kind::First, "") else { return };
         // What is wrong is said when the page asks.
         if !is_over() {
             self.prepare(&asked, inputs, &running.stop, &|_, _| {});
