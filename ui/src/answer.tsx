@@ -1,7 +1,7 @@
 // What comes out: the sentences, the ladder, the numbers, and how to set it.
 import { useMemo, useState } from "preact/hooks";
 import type { Between } from "./page/data";
-import { time } from "./page/units";
+import { spaced, time } from "./page/units";
 import type { Cell, Row, Stage, Study } from "./types";
 import { Widget } from "./widget";
 
@@ -19,7 +19,7 @@ export function show(metric: string, value: number): string {
   return value >= 100 ? Math.round(value) + "/s" : value.toPrecision(3) + "/s";
 }
 
-const arrows = (text: string) => text.replaceAll(" -> ", "\u00a0→\u00a0").replaceAll(" ± ", "\u00a0±\u00a0");
+export const arrows = (text: string) => spaced(text).replaceAll(" -> ", "\u00a0→\u00a0").replaceAll(" ± ", "\u00a0±\u00a0");
 
 const labelOf = (study: Study, row: Row) => {
   const many = new Set(study.rows.map((one) => one.scheduler)).size > 1;

@@ -1,6 +1,6 @@
 // A second recording below the first: what `schedlab diff` says, and the lanes of both from one common beginning.
 import { useEffect, useState } from "preact/hooks";
-import { show } from "./answer";
+import { arrows, show } from "./answer";
 import { get, stream } from "./api";
 import type { Diff, Inputs, Overview } from "./types";
 import type { LanesData } from "./page/data";
@@ -56,8 +56,8 @@ export function Beside({ id, other, overview, query }: { id: string; other: stri
       {diff && (
         <>
           <p class="lead">Before: {diff.before.file}. After: {diff.after.file}.</p>
-          <p class="outcome">{diff.verdict.outcome}</p>
-          <p class="certainty">{diff.verdict.certainty}</p>
+          <p class="outcome">{arrows(diff.verdict.outcome)}</p>
+          <p class="certainty">{arrows(diff.verdict.certainty)}</p>
           <Table diff={diff} all={all} />
           <p class="choices"><button type="button" aria-pressed={all} onClick={() => showAll(!all)}>Also what did not change</button></p>
           {diff.gone.length > 0 && <p class="lead">Only before: {diff.gone.slice(0, 20).join(", ")}{diff.gone.length > 20 && " and " + (diff.gone.length - 20) + " more"}.</p>}

@@ -8,7 +8,7 @@ import { time } from "./page/units";
 
 // Words between backticks are of programs, those between asterisks are said with weight.
 export function Prose({ text }: { text: string }) {
-  return <>{text.split(/(`[^`]+`|\*[^*]+\*)/).map((part) => (part.startsWith("`") ? <code>{part.slice(1, -1)}</code> : part.startsWith("*") && part.length > 1 ? <em>{part.slice(1, -1)}</em> : part))}</>;
+  return <>{text.split(/(`[^`]+`|\*[^*]+\*)/).map((part) => (part.startsWith("`") ? <code>{part.slice(1, -1)}</code> : part.startsWith("*") && part.length > 1 ? <em><Prose text={part.slice(1, -1)} /></em> : part))}</>;
 }
 
 export function useCourse(): Lesson[] {

@@ -1,7 +1,7 @@
 // The workbench: what is asked is in the address, what is answered comes from the server.
 import { render } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { Answer, type Asked } from "./answer";
+import { Answer, arrows, type Asked } from "./answer";
 import { Beside, Second } from "./beside";
 import { enter, get, post, stream } from "./api";
 import { LessonCard, useCourse } from "./course";
@@ -42,6 +42,9 @@ interface Seen {
   version: number;
 }
 
+// Of a wide window two thirds are for the lanes.
+const COLUMNS = Math.max(360, Math.round(innerWidth * 2 / 3));
+
 // Resolves when the page has drawn what it has.
 const idle = () => new Promise<void>((then) => { if ("requestIdleCallback" in window) requestIdleCallback(() => then(), { timeout: 2000 }); else setTimeout(then, 500); });
 
@@ -49,22 +52,32 @@ const idle = () => new Promise<void>((then) => { if ("requestIdleCallback" in wi
 function useInput(id: string, view: View): [Seen | null, string] {
   const [seen, set] = useState<Seen | null>(null);
   const [failed, fail] = useState("");
-  const version = useRef(0);
+  const version = useRef(0), drawn = useRef("");
   useEffect(() => {
     set((before) => (before?.overview.id === id ? before : null));
     fail("");
     if (!id) return;
     const end = new AbortController();
-    const query = "?" + new URLSearchParams(Object.entries({ serve: view.serve, from: view.from, to: view.to }).filter(([, text]) => text !== ""));
+    const asked = (all: Record<string, string>) => { const text = new URLSearchParams(Object.entries(all).filter(([, text]) => text !== "")).toString(); return text && "?" + text; };
+    const query = asked({ serve: view.serve, from: view.from, to: view.to }), under = asked({ under: view.recorded });
     const path = "inputs/" + encodeURIComponent(id);
+    // Of what is drawn already the first look is not needed again.
+    const isNew = drawn.current !== id;
     void (async () => {
       try {
-        // The sentences do not wait for the schedule, which is larger.
-        const [overview, settings] = await Promise.all([get<Overview>(path + "/overview" + query, end.signal), get<Settings>(path + "/settings", end.signal)]);
+        // The sentences do not wait for the schedule, which is larger; of a large one a summary for this window comes first.
+        const first = isNew ? get<LanesData>(path + "/lanes" + (query ? query + "&" : "?") + "columns=" + COLUMNS, end.signal) : null;
+        first?.catch(() => undefined);
+        const [overview, settings] = await Promise.all([get<Overview>(path + "/overview" + asked({ serve: view.serve, from: view.from, to: view.to, under: view.recorded }), end.signal), get<Settings>(path + "/settings" + under, end.signal)]);
         const now = { overview, settings, version: ++version.current };
         set((before) => ({ ...now, lanes: before?.overview.id === id ? before.lanes : null }));
-        const lanes = await get<LanesData>(path + "/lanes" + query, end.signal);
-        set({ ...now, lanes });
+        let lanes = await first;
+        if (lanes) set({ ...now, lanes });
+        if (!lanes || lanes.runs.some((run) => run.summed)) {
+          lanes = await get<LanesData>(path + "/lanes" + query, end.signal);
+          set({ ...now, lanes });
+        }
+        drawn.current = id;
         if (overview.more_programs === 0) return;
         // The first hundred programs are enough for what one sees first.
         const { programs } = await get<{ programs: Program[] }>(path + "/programs" + query, end.signal);
@@ -75,7 +88,7 @@ function useInput(id: string, view: View): [Seen | null, string] {
       }
     })();
     return () => end.abort();
-  }, [id, view.serve, view.from, view.to]);
+  }, [id, view.serve, view.from, view.to, view.recorded]);
   return [seen, failed];
 }
 
@@ -133,7 +146,7 @@ function usePrepared(id: string, view: View, kind: string) {
 // In a narrow window the answer is below all settings: its sentence stays in view while one of them is moved.
 function Told({ asked, pending }: { asked: Asked | null; pending: boolean }) {
   const show = () => document.getElementById("answer")?.scrollIntoView();
-  return <p class="told"><span>{asked ? asked.study.verdict.outcome : "Being played …"}{asked && pending ? " …" : ""}</span> <button type="button" onClick={show}>See all of it</button></p>;
+  return <p class="told"><span>{asked ? arrows(asked.study.verdict.outcome) : "Being played …"}{asked && pending ? " …" : ""}</span> <button type="button" onClick={show}>See all of it</button></p>;
 }
 
 function App() {
@@ -186,7 +199,9 @@ function App() {
   const id = inputs && view.input && view.input !== LIVE ? named(view.input)?.id ?? view.input : "";
   const [seen, failed] = useInput(id, view);
   const answer = useAnswer(seen ? id : "", view, seen?.overview.scheduler.split(":")[0] ?? "", seen?.overview.kind ?? "");
-  usePrepared(seen?.lanes ? id : "", view, seen?.overview.kind ?? "");
+  // What one sees first is not held up by it.
+  const isWhole = seen?.lanes?.runs.every((run) => !run.summed);
+  usePrepared(isWhole && (seen?.overview.scheduler || seen?.overview.kind === "scenario") ? id : "", view, seen?.overview.kind ?? "");
   const searching = useSearch(seen ? id : "", tab, view);
   const search = () => { if (seen) searching.search(wanted(view, seen.overview, seen.settings)); };
   // What was dropped is in the address by its number, and has a name all the same.

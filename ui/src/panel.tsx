@@ -29,7 +29,7 @@ export function Control({ setting, value, was, schedulers, set, name, search }: 
       <output for={id} class="num">{now}</output>
       {range ? (
         <input id={id} type="range" min={range.wide ? 0 : range.low} max={range.wide ? STEPS : range.high} step={range.wide ? 1 : range.step}
-          value={place(range, (value !== undefined ? range.value(value) : first(range, was) ?? first(range, setting.default)) ?? (range.wide ? Math.sqrt(range.low * range.high) : range.low))}
+          value={place(range, (value !== undefined ? range.value(value) : first(range, was) ?? first(range, setting.default)) ?? (range.wide ? Math.sqrt(range.low * range.high) : Math.max(range.low, Math.min(0, range.high))))}
           aria-valuetext={now} aria-describedby={id + "-doc"}
           onInput={(e) => set(range.text(at(range, Number(e.currentTarget.value))))} />
       ) : (
@@ -148,6 +148,16 @@ export function Panel({ overview, settings, view, target, choose, update, runnin
   return (
     <aside class="panel" aria-labelledby="ask">
       <h2 id="ask">What if …</h2>
+      {(view.recorded || (overview.kind === "recording" && overview.scheduler === "")) && (
+        <>
+          <label class="line"><span>Recorded under</span>
+            <select id="recorded" value={view.recorded} onChange={(e) => update({ recorded: e.currentTarget.value })}>
+              <option value="">not known</option>
+              {settings.schedulers.map((one) => <option value={one.name} title={one.summary}>{one.name}</option>)}
+            </select></label>
+          {!view.recorded && <p class="lead">The recording does not say which kernel scheduled it. Choose the scheduler that is nearest to that kernel: each answer begins with it.</p>}
+        </>
+      )}
       <label class="line"><span>Change</span>
         <select id="target" value={chosen.name} onChange={(e) => choose(e.currentTarget.value)}>{all.filter((one) => !one.idle).map((one) => <option value={one.name}>{one.title}</option>)}
           {all.some((one) => one.idle) && <optgroup label="Programs that did little">{all.filter((one) => one.idle).map((one) => <option value={one.name}>{one.title}</option>)}</optgroup>}

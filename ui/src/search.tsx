@@ -1,7 +1,7 @@
 // A search (`schedlab tune`): what is asked for, and its curve while it grows.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { post, stream } from "./api";
-import { show } from "./answer";
+import { arrows, show } from "./answer";
 import { quoted, type Change, type View } from "./state";
 import type { Between, Overview, SearchProgress, Setting, Settings, Tuned } from "./types";
 import { time } from "./values";
@@ -225,7 +225,7 @@ export function Search({ state, view, update, stop }: { state: Searched; view: V
         {running && <button type="button" class="beside" onClick={stop}>Stop</button>}</p>
       {running && progress && progress.all > 0 && <progress max={progress.all} value={progress.done} aria-label="Runs" />}
       {failed && <p class="warn" role="alert">{failed}</p>}
-      {tuned && <><p class="outcome">{tuned.verdict.outcome}</p><p class={tuned.trusted ? "certainty" : "certainty warn"}>{tuned.verdict.certainty}</p></>}
+      {tuned && <><p class="outcome">{arrows(tuned.verdict.outcome)}</p><p class={tuned.trusted ? "certainty" : "certainty warn"}>{arrows(tuned.verdict.certainty)}</p></>}
       {tuned?.partial && <p class="warn">The search was ended early: {tuned.partial.runs} of {tuned.partial.of_runs} runs.</p>}
       {all.length > 1 && <Curve asked={asked} all={all} pick={pick} />}
       {!tuned && all.length > 1 && <p class="lead">Bars go from the smallest to the largest run so far; those of the answer are its errors.</p>}

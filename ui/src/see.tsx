@@ -1,7 +1,7 @@
 // What is in an input: the answer, the longest waits, the schedule, the programs.
 import { useState } from "preact/hooks";
 import type { LanesData } from "./page/data";
-import { time } from "./page/units";
+import { spaced, time } from "./page/units";
 import type { Overview, Program } from "./types";
 import { Widget } from "./widget";
 
@@ -11,11 +11,11 @@ export const isBusy = (one: Program) => one.share >= 0.001 || one.waited_ns >= 1
 export function Verdict({ overview, version }: { overview: Overview; version: number }) {
   return (
     <section class="verdict" aria-label="What the recording says">
-      <p class="outcome">{overview.answer}</p>
-      {overview.guess && <p class="certainty">serve: {overview.guess}</p>}
+      <p class="outcome">{spaced(overview.answer)}</p>
+      {overview.guess && <p class="certainty">serve: {spaced(overview.guess)}</p>}
       {overview.waits.length > 0 && (
         <>
-          <h2 id="waits">The longest waits{overview.server ? " of " + overview.server : ""}</h2>
+          <h2 id="waits">The longest waits{overview.waits_of ? " of " + overview.waits_of : ""}</h2>
           <ol class="waits" aria-labelledby="waits" key={version}>
             {overview.waits.map((wait) => (
               <li>
@@ -42,6 +42,7 @@ export function Schedule({ lanes, overview, part, setPart }: { lanes: LanesData 
         <button type="button" onClick={view} title="Numbers, waits and questions are then about this part alone">Only the part in view</button>
         {part && <button type="button" onClick={() => setPart("", "")}>The whole {overview.kind}</button>}
       </p>
+      {lanes?.runs.some((run) => run.summed) && <p class="status" role="status">Summed up for a first look: single spans, waits and wakeups follow.</p>}
       {lanes === null ? <p class="status" role="status">The schedule is on its way …</p> : <Widget kind="lanes" id="lanes" title="" names={overview.name} data={lanes} />}
     </section>
   );

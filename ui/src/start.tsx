@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, post } from "./api";
 import { Lessons, Thumb } from "./course";
-import { time } from "./page/units";
+import { spaced, time } from "./page/units";
 import type { Inputs, Lesson, Listed } from "./types";
 
 export function Start({ inputs, lessons, refresh, open, teach, watch }: { inputs: Inputs; lessons: Lesson[]; refresh: () => void; open: (name: string) => void; teach: (lesson: Lesson) => void; watch: () => void }) {
@@ -20,12 +20,14 @@ export function Start({ inputs, lessons, refresh, open, teach, watch }: { inputs
     try {
       const answer = await post("inputs?name=" + encodeURIComponent(file.name), file);
       const [id] = (await answer.json()) as string[];
-      await get("inputs/" + id + "/overview");
+      // As the page asks next: one look at the events is enough for both.
+      await get("inputs/" + id + "/overview" + (inputs.serve ? "?serve=" + encodeURIComponent(inputs.serve) : ""));
       say("");
       refresh();
       open(id);
     } catch (error) {
-      say(file.name + ": " + (error as Error).message);
+      const why = (error as Error).message;
+      say(why.startsWith(file.name + ": ") ? why : file.name + ": " + why);
     }
   };
   const drop = (event: DragEvent) => {
@@ -39,7 +41,7 @@ export function Start({ inputs, lessons, refresh, open, teach, watch }: { inputs
         {all === inputs.gallery && <Thumb id={one.id} name={one.name} />}
         <b>{one.name}</b>
         {one.longest_wait_ns !== undefined && <span class="num">longest wait {time(one.longest_wait_ns)}</span>}
-        <small>{one.about || "is being looked at …"}</small>
+        <small>{spaced(one.about) || "is being looked at …"}</small>
       </button>
     </li>
   );

@@ -24,8 +24,10 @@ export interface View {
   with: string;
   // The lesson of the course that the input belongs to.
   lesson: string;
+  // The scheduler that models the kernel of a recording, where its header does not tell.
+  recorded: string;
 }
-export const EMPTY: View = { input: "", serve: "", from: "", to: "", draft: [], pins: [], schedulers: [], subject: "", goal: "", keep: "", space: [], with: "", lesson: "" };
+export const EMPTY: View = { input: "", serve: "", from: "", to: "", draft: [], pins: [], schedulers: [], subject: "", goal: "", keep: "", space: [], with: "", lesson: "", recorded: "" };
 
 export const quoted = (target: string) => (/[\s;]/.test(target) ? '"' + target + '"' : target);
 
@@ -44,7 +46,7 @@ export function options(view: View, own: string, kind: string): [string, string]
   const schedulers = view.schedulers.length > 0 && own ? [own, ...view.schedulers.filter((name) => name !== own)] : view.schedulers;
   const draft = variant(view.draft);
   const variants = view.pins.filter((pin) => pin !== draft).concat(draft || []);
-  const part: [string, string][] = [["serve", view.serve], ["from", view.from], ["to", view.to]];
+  const part: [string, string][] = [["serve", view.serve], ["from", view.from], ["to", view.to], ["recorded-under", view.recorded]];
   return [
     ...variants.map((text): [string, string] => ["variant", text]),
     ...schedulers.map((text): [string, string] => ["scheduler", text]),
@@ -54,7 +56,7 @@ export function options(view: View, own: string, kind: string): [string, string]
   ];
 }
 
-const TEXTS = ["serve", "from", "to", "subject", "goal", "keep", "with", "lesson"] as const;
+const TEXTS = ["serve", "from", "to", "subject", "goal", "keep", "with", "lesson", "recorded"] as const;
 
 export function write(view: View): string {
   const hash = new URLSearchParams();

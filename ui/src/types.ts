@@ -60,6 +60,7 @@ export interface Overview {
   groups: Group[];
   sources: string[];
   waits: Wait[];
+  waits_of?: string;
 }
 export type Values =
   | { kind: "number"; low: number; high: number; unit: string }

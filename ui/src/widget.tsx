@@ -23,12 +23,28 @@ function empty({ kind, id, title, names }: Props): HTMLElement {
   return figure;
 }
 
-async function draw(figure: HTMLElement, props: Props): Promise<void> {
+// What is drawn takes the place of what was there when it is read, and has the part in view that a reader has moved to.
+async function draw(place: HTMLElement, figure: HTMLElement, props: Props, isLast: () => boolean): Promise<void> {
+  const before = props.kind === "lanes" ? place.querySelector<HTMLElement>("figure[data-ready=summed]") : null;
+  if (!before) place.replaceChildren(figure);
   try {
     if (props.kind === "ladder") ladder(figure, props.data);
     else {
-      const view = await lanes(figure, props.data);
+      let held: [number, number] | null = null;
+      const view = await lanes(figure, props.data, () => {
+        if (!before) return;
+        if (!isLast()) throw new Error("another one is drawn");
+        const { from, to, all } = before.dataset;
+        if (from + " " + to !== all) held = [Number(from), Number(to)];
+        place.replaceChildren(figure);
+      });
+      if (held) view.view(...(held as [number, number]));
       props.ready?.(view);
+      if (props.data.runs.some((run) => run.summed)) {
+        figure.dataset.all = figure.dataset.from + " " + figure.dataset.to;
+        figure.dataset.ready = "summed";
+        return;
+      }
     }
     figure.dataset.ready = "yes";
   } catch (error) {
@@ -40,9 +56,9 @@ async function draw(figure: HTMLElement, props: Props): Promise<void> {
 export function Widget(props: Props) {
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    const figure = empty(props);
-    place.current?.replaceChildren(figure);
-    void draw(figure, props);
+    let isLast = true;
+    void draw(place.current!, empty(props), props, () => isLast);
+    return () => { isLast = false; };
   }, [props.kind, props.id, props.data]);
   return <div ref={place} />;
 }

@@ -2,6 +2,7 @@
 
 mod marks;
 mod pack;
+mod summed;
 
 use crate::embed::packed;
 pub use marks::LaneIncident;
@@ -9,6 +10,7 @@ use marks::Marks;
 use pack::Packer;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
 use serde::Serialize;
+pub use summed::{LaneSums, SWITCHES};
 
 /// Schedules of one or more runs that share a clock and a list of tasks.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -104,6 +106,9 @@ pub struct LaneRun {
     pub incident: Option<LaneIncident>,
     /// Losses, throttling and stolen times that there was no room to mark.
     pub unmarked: u64,
+    /// It is a summary of the schedule, for a first look.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub summed: bool,
     data: String,
 }
 
@@ -243,6 +248,7 @@ impl LaneRecorder {
             rows: self.rows,
             incident: self.incident,
             unmarked: self.marks.left,
+            summed: false,
             data: packed(&bytes, self.packing.effort()),
         }
     }

@@ -22,7 +22,9 @@ mod sweep;
 mod table;
 
 pub use cdf::{Between, Cdf, Curve, Ladder, LadderLine, Ladders, Measure};
-pub use lanes::{LaneIncident, LaneRecorder, LaneRun, LaneTask, LaneWait, Lanes, LanesData};
+pub use lanes::{
+    LaneIncident, LaneRecorder, LaneRun, LaneSums, LaneTask, LaneWait, Lanes, LanesData, SWITCHES,
+};
 pub use matrix::{Choice, Matrix};
 pub use page::{Code, Facts, Page, Part, Section, Tone};
 pub use render::ReportError;

@@ -6,7 +6,8 @@ use crate::live::{Live, tell_states};
 use crate::questions::{Asked, Kind, Questions, TAB, Work, tell_failure, text};
 use crate::search::Searched;
 use crate::{assets, guard::Guard};
-use schedlab_model::Ns;
+use schedlab_model::{MAX_CPUS, Ns};
+use schedlab_scheduler::{SchedulerSpec, registry, sched_ext};
 use schedlab_study::page::Origin;
 use schedlab_study::workbench::ask::Question;
 use schedlab_study::workbench::course::CourseOutput;
@@ -103,13 +104,22 @@ impl Api {
         if what == "picture" {
             return self.inputs.picture(id).map(|found| answer::json(&found));
         }
-        let look = look(query)?;
+        let (look, under) = (look(query)?, under(query)?);
+        let under = under.as_ref();
         let opened = self.inputs.open(id)?;
         let wrong = |error| (422, self.inputs.said(&error, id));
         match what {
-            "overview" => opened.overview(&look).map(|found| answer::json(&found)).map_err(wrong),
+            "overview" => {
+                opened.overview(&look, under).map(|found| answer::json(&found)).map_err(wrong)
+            }
             "programs" => opened.programs(&look).map(|found| answer::json(&found)).map_err(wrong),
-            "lanes" => opened.lanes(&look).map(|lanes| answer::json(&lanes.data())).map_err(wrong),
+            "lanes" => {
+                let lanes = match columns(query)? {
+                    Some(columns) => opened.first_lanes(&look, columns),
+                    None => opened.lanes(&look),
+                };
+                lanes.map(|lanes| answer::json(&lanes.data())).map_err(wrong)
+            }
             "flow" => opened.flow(&look).map(|found| answer::json(&found)).map_err(wrong),
             "beside" => {
                 let other = self.inputs.open(&value(query, "with").unwrap_or_default())?;
@@ -120,7 +130,7 @@ impl Api {
                 let cpus = opened.recording.header.topology.cpus();
                 let sources =
                     opened.scenario.as_ref().is_some_and(|one| !one.workload.sources.is_empty());
-                Ok(answer::json(&SettingsOutput::new(cpus, opened.family(), sources)))
+                Ok(answer::json(&SettingsOutput::new(cpus, opened.family(under), sources)))
             }
             _ => Err((
                 404,
@@ -277,6 +287,31 @@ fn look(query: &str) -> Result<Look, Failure> {
     })
 }
 
+/// Reads `under`: the scheduler that models the kernel of a recording.
+fn under(query: &str) -> Result<Option<SchedulerSpec>, Failure> {
+    let text = value(query, "under").filter(|text| !text.is_empty());
+    let wrong = |error: String| (422, format!("under: {error}"));
+    let read = |text: String| {
+        if sched_ext::is_object(&text) {
+            return Err(wrong("names a file, which a page cannot do".to_owned()));
+        }
+        let spec: SchedulerSpec = text.parse().map_err(|error| wrong(format!("{error}")))?;
+        registry::build(&spec, MAX_CPUS).map_err(|error| wrong(error.to_string()))?;
+        Ok(spec)
+    };
+    text.map(read).transpose()
+}
+
+/// Reads `columns`: how many a picture of the lanes has.
+fn columns(query: &str) -> Result<Option<usize>, Failure> {
+    let text = value(query, "columns").filter(|text| !text.is_empty());
+    let read = |text: String| {
+        let count = text.parse().ok().filter(|count| *count > 0);
+        count.ok_or_else(|| (422, "columns: a number of pixels, such as 1400".to_owned()))
+    };
+    text.map(read).transpose()
+}
+
 /// Returns the value of a name in a query.
 fn value(query: &str, name: &str) -> Option<String> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -317,5 +352,17 @@ mod tests {
         assert_eq!((look.from, look.to), (Some(Ns::from_s(1)), None));
         let wrong = super::look("from=5").err();
         assert!(wrong.is_some_and(|(status, why)| status == 422 && why.starts_with("from:")));
+        let columns = |query| super::columns(query).map_err(|(status, _)| status);
+        assert_eq!(
+            ["to=", "columns=", "columns=7"].map(columns),
+            [Ok(None), Ok(None), Ok(Some(7))]
+        );
+        let under = |query| super::under(query).map_err(|(_, why)| why);
+        assert_eq!(under("under=linux-6.18").unwrap().unwrap().name, "linux-6.18");
+        assert_eq!(under("from=1s"), Ok(None));
+        assert!(under("under=no-such-thing").is_err() && under("under=linux-6.18:x=1").is_err());
+        let said = under("under=bpf:/etc/passwd").unwrap_err();
+        assert!(said.contains("names a file"), "{said}");
+        assert_eq!(["columns=0", "columns=-1", "columns=x"].map(columns), [Err(422); 3]);
     }
 }

@@ -10,7 +10,8 @@ use schedlab_study::compare::Ended;
 use schedlab_study::diff::{Diff, DiffOptions, diff_until};
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::workbench::SCHEMA;
-use schedlab_study::workbench::overview::{InputsOutput, ListedInput, Opened, worst_of};
+use schedlab_study::workbench::ask::Question;
+use schedlab_study::workbench::overview::{InputsOutput, ListedInput, Look, Opened, worst_of};
 use schedlab_study::workbench::picture::PictureOutput;
 use schedlab_trace::import::formats::{self, Content};
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Files of a folder at most.
 const MOST_FILES: usize = 1_000;
@@ -114,7 +115,10 @@ impl Inputs {
             let found = match self.first.as_ref() == Some(&id) {
                 // The page opens it next.
                 true => self.open(&id).map_err(|(_, why)| why).and_then(|opened| {
-                    opened.worst(serve).map_err(|error| said(&error, &path, &name))
+                    let worst = opened.worst(serve);
+                    // What is wrong with a server is said when the page asks.
+                    let _ = opened.look_ahead(&Look::of_server(serve));
+                    worst.map_err(|error| said(&error, &path, &name))
                 }),
                 false => worst_of(&path, serve).map_err(|error| said(&error, &path, &name)),
             };
@@ -126,6 +130,13 @@ impl Inputs {
                 };
             }
         }
+    }
+
+    /// Returns what the page asks first: about the recording that the user named alone, as it is.
+    pub(crate) fn first_question(&self) -> Option<Question> {
+        let input = self.first.clone().filter(|id| !id.starts_with(GALLERY))?;
+        let serve = self.serve.iter().map(|serve| ("serve".to_owned(), serve.clone()));
+        Some(Question { input, options: serve.collect(), ..Question::default() })
     }
 
     /// Returns the list.
@@ -141,18 +152,13 @@ impl Inputs {
             })
             .collect();
         listed.sort_by_key(|file| std::cmp::Reverse(file.longest_wait_ns));
-        let gallery = gallery::built_in().iter().filter_map(|(name, _)| {
-            let scenario = gallery::load(name)?.ok()?;
-            let (id, name) = (format!("{GALLERY}{name}"), (*name).to_owned());
-            Some(ListedInput { id, name, about: scenario.title, longest_wait_ns: None })
-        });
         InputsOutput {
             schema: SCHEMA,
             files: listed,
             complete: files.iter().all(|file| file.looked_at),
             first: self.first.clone(),
             serve: self.serve.clone(),
-            gallery: gallery.collect(),
+            gallery: GALLERY_LIST.clone(),
             live,
         }
     }
@@ -306,6 +312,16 @@ impl Pair {
 
 /// Begins the `id` of a scenario of the gallery.
 const GALLERY: &str = "g:";
+
+/// The scenarios of the gallery, which are read once.
+static GALLERY_LIST: LazyLock<Vec<ListedInput>> = LazyLock::new(|| {
+    let listed = gallery::built_in().iter().filter_map(|(name, _)| {
+        let scenario = gallery::load(name)?.ok()?;
+        let (id, name) = (format!("{GALLERY}{name}"), (*name).to_owned());
+        Some(ListedInput { id, name, about: scenario.title, longest_wait_ns: None })
+    });
+    listed.collect()
+});
 
 fn said(error: &StudyError, path: &Path, name: &str) -> String {
     error.to_string().replace(&path.display().to_string(), name)

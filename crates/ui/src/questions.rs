@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     Answer,
     /// Getting an input ready for questions.
     Preparation,
+    /// What the page asks first is got ready before there is a page: no request ends that.
+    First,
     /// Two recordings are compared.
     Comparison,
 }
@@ -49,6 +51,8 @@ pub(crate) enum Kind {
 pub(crate) struct Questions {
     running: Mutex<BTreeMap<(Kind, String), Arc<AtomicBool>>>,
     inputs: Cache<Input>,
+    /// Inputs that were played as they are.
+    prepared: Cache<()>,
 }
 
 /// A question that is being answered; it ends with its value.
@@ -151,7 +155,7 @@ impl Questions {
     }
 
     /// Gets an input ready for questions about it: reads it, and plays it as it is with the first
-    /// seed. Says `ready`, or `failed`.
+    /// seed. Of several that ask for that one does it. Says `ready`, or `failed`.
     pub(crate) fn prepare(
         &self,
         asked: &Asked<'_>,
@@ -163,14 +167,27 @@ impl Questions {
         (request.options.schedulers, request.options.variants) = (Vec::new(), Vec::new());
         request.scans.clear();
         let asked = Asked { request, name: asked.name.clone(), ..*asked };
-        let made = asked.input(self, inputs, stop).and_then(|input| match input.recording() {
-            // A scenario has rows of its own, which no question asks for.
-            None => Ok(()),
-            Some(_) => self.study(&asked, inputs, (1, stop), &|_, _| {}).map(drop),
+        let made = self.prepared.get(&asked.question.reading(), stop, |_| {
+            match asked.input(self, inputs, stop)?.recording() {
+                // A scenario has rows of its own, which no question asks for.
+                None => Ok(()),
+                Some(_) => self.study(&asked, inputs, (1, stop), &|_, _| {}).map(drop),
+            }
         });
-        match made {
-            Ok(()) => tell("ready", "{}".to_owned()),
+        match made.and_then(|made| made.ok_or_else(stopped)) {
+            Ok(_) => tell("ready", "{}".to_owned()),
             Err(failure) => tell_failure(tell, &failure),
+        }
+    }
+
+    /// Gets ready what the page asks first, before there is a page.
+    pub(crate) fn prepare_first(&self, inputs: &Inputs, is_over: &dyn Fn() -> bool) {
+        let Some(question) = inputs.first_question() else { return };
+        let Ok(asked) = Asked::new(&question, inputs) else { return };
+        let Ok(running) = self.begin(Kind::First, "") else { return };
+        // What is wrong is said when the page asks.
+        if !is_over() {
+            self.prepare(&asked, inputs, &running.stop, &|_, _| {});
         }
     }
 
@@ -332,5 +349,22 @@ mod tests {
         assert_eq!(begin("one more").err().map(|(status, _)| status), Some(429));
         questions.end();
         assert!(second.stop.load(Relaxed) && other.stop.load(Relaxed));
+    }
+
+    /// The recording that was named alone is played before there is a page, and once.
+    #[test]
+    fn the_first_question_is_prepared() {
+        let inputs = vec!["../../recordings/two-yes.slt".to_owned()];
+        let options = crate::WorkbenchOptions { inputs, ..crate::WorkbenchOptions::default() };
+        let inputs = Inputs::new(&options).unwrap();
+        let questions = Questions::default();
+        let reading = inputs.first_question().unwrap().reading();
+        let go_on = AtomicBool::new(false);
+        let known = || questions.prepared.get(&reading, &go_on, |_| Err::<(), _>("missing"));
+        questions.prepare_first(&inputs, &|| true);
+        assert_eq!(known(), Err("missing"), "the server has ended");
+        questions.prepare_first(&inputs, &|| false);
+        assert!(known().is_ok_and(|made| made.is_some()));
+        assert!(questions.running.lock().unwrap().is_empty());
     }
 }

@@ -95,7 +95,11 @@ impl Workbench {
         let ended = AtomicBool::new(false);
         let busy = AtomicUsize::new(0);
         std::thread::scope(|threads| {
-            threads.spawn(|| self.api.inputs.look(&|| ended.load(Relaxed)));
+            threads.spawn(|| {
+                let is_over = || ended.load(Relaxed);
+                self.api.inputs.look(&is_over);
+                self.api.questions.prepare_first(&self.api.inputs, &is_over);
+            });
             while !stop() {
                 let Ok(Some(request)) = self.server.recv_timeout(LOOK) else { continue };
                 if busy.load(Relaxed) >= MOST {

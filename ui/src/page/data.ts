@@ -89,6 +89,8 @@ export interface LaneRun {
   incident?: Incident;
   // Marks for which there was no room.
   unmarked: number;
+  // A summary for a first look.
+  summed?: boolean;
   // Columns of numbers, deflated, in base64: crates/report/src/lanes/pack.rs says which.
   data: string;
 }

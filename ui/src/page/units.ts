@@ -21,3 +21,9 @@ export function tick(ns: number): string {
 
 // A place in a run.
 export const moment = (ns: number) => (ns / 1e9).toFixed(6) + " s";
+
+// A sentence whose numbers are written as `time` writes them.
+export const spaced = (text: string) =>
+  text.replace(/(^|[\s(±])([−-]?\d[\d.,]*)(ns|us|µs|ms|s|%)(?=$|[\s).,;:])/g,
+    (_, before: string, number: string, unit: string) =>
+      before + number + "\u00a0" + unit.replace("us", "µs"));

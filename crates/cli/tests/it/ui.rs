@@ -4,8 +4,11 @@
 mod ask;
 mod browser;
 mod film;
+mod first;
+mod font;
 mod large;
 mod parts;
+mod pictures;
 mod refused;
 mod socket;
 mod tune;

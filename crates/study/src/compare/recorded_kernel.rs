@@ -5,7 +5,7 @@ use super::features;
 use crate::StudyError;
 use crate::run::with_knobs;
 use schedlab_scheduler::linux::{KernelRelease, preset_of};
-use schedlab_scheduler::{SchedulerSpec, registry};
+use schedlab_scheduler::{SchedulerSpec, registry, sched_ext};
 use schedlab_trace::{Header, TraceError};
 
 /// Returns the preset that models a kernel release (what `uname -r` prints) best, and why.
@@ -21,6 +21,15 @@ pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String>
     })?;
     let model = preset_of(release);
     Ok((model.preset, format!("kernel {}.{}: {}", release.major(), release.minor(), model.why)))
+}
+
+/// Returns the scheduler under which the events of a recording were simulated; `None`: a kernel
+/// made them, or one that is not in the registry.
+fn simulated_under(header: &Header) -> Option<SchedulerSpec> {
+    // A recording cannot make the program open a file.
+    let is_name = header.backend == "simulator" && !sched_ext::is_object(&header.kernel);
+    let spec: SchedulerSpec = header.kernel.parse().ok().filter(|_| is_name)?;
+    registry::find(&spec.name).is_ok().then_some(spec)
 }
 
 /// Returns the scheduler that `spec` names; a kernel without a preset of its own (`linux-4.19`)
@@ -57,10 +66,13 @@ pub fn recorded_scheduler(
 ) -> Result<(SchedulerSpec, String, Vec<String>), StudyError> {
     let (spec, why) = match chosen {
         Some(spec) => (spec.clone(), "named by the user".to_owned()),
-        None => {
-            let (name, why) = kernel_scheduler(&header.kernel).map_err(StudyError::Option)?;
-            (SchedulerSpec::named(name), why)
-        }
+        None => match simulated_under(header) {
+            Some(spec) => (spec, "the recording was simulated under it".to_owned()),
+            None => {
+                let (name, why) = kernel_scheduler(&header.kernel).map_err(StudyError::Option)?;
+                (SchedulerSpec::named(name), why)
+            }
+        },
     };
     let mut knobs: Vec<(String, String)> = Vec::new();
     let mut left_out = Vec::new();
@@ -131,5 +143,21 @@ mod tests {
             assert_eq!(kernel_scheduler(release).unwrap().0, scheduler, "{release}");
         }
         assert!(kernel_scheduler("unknown").unwrap_err().contains("--recorded-under"));
+    }
+
+    /// What was simulated says under which scheduler; a file's name is not opened.
+    #[test]
+    fn what_was_simulated_is_replayed_under_the_same() {
+        let of = |backend: &str, kernel: &str| {
+            let (backend, kernel) = (backend.to_owned(), kernel.to_owned());
+            recorded_scheduler(&Header { backend, kernel, ..Header::default() }, None)
+        };
+        assert_eq!(of("simulator", "linux-6.12").unwrap().0.name, "linux-6.12");
+        assert_eq!(of("simulator", "rr").unwrap().0.name, "rr");
+        for (backend, kernel) in
+            [("tracefs", "linux-6.12"), ("simulator", "x"), ("simulator", "bpf:/etc/passwd")]
+        {
+            assert!(of(backend, kernel).is_err(), "{backend} {kernel}");
+        }
     }
 }

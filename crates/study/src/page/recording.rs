@@ -12,8 +12,8 @@ use crate::view::spaced;
 use schedlab_model::text::shown;
 use schedlab_model::{EventSink, Ns, TaskId};
 use schedlab_report::{
-    Cdf, Cell, Column, Curve, Facts, Ladders, LaneIncident, LaneRun, LaneTask, LaneWait, Lanes,
-    Measure, Page, Section, Table,
+    Cdf, Cell, Column, Curve, Facts, Ladders, LaneIncident, LaneRun, LaneSums, LaneTask, LaneWait,
+    Lanes, Measure, Page, SWITCHES, Section, Table,
 };
 use schedlab_trace::analysis::follow::Followed;
 use schedlab_trace::analysis::runqueue::RunQueue;
@@ -161,6 +161,27 @@ pub(crate) fn schedule_of(recording: &Recording, scope: &Scope, worst: Option<&C
     let mut lanes = lanes.caught(incident.map(|incident| marked(&incident, recording)));
     scope.feed(recording, &mut lanes);
     lanes.finish("recorded", 0, to)
+}
+
+/// Sums the same up for a picture of so many columns; `None`: it is no larger than its summary, or
+/// is not shown as a whole.
+pub(crate) fn summed_schedule(
+    recording: &Recording,
+    scope: &Scope,
+    columns: usize,
+) -> Option<LaneRun> {
+    let (from, to) = (scope.from, scope.end(recording));
+    let (header, events) = (&recording.header, &recording.events);
+    let before = |at: Ns| events.partition_point(|event| event.at <= at);
+    let cpus = header.topology.cpus();
+    let room = columns.saturating_mul(cpus).saturating_mul(SWITCHES);
+    if !(room..=EVENTS as usize).contains(&(before(to) - before(from))) {
+        return None;
+    }
+    let sums = LaneSums::new(cpus, (from, to), columns);
+    let mut sums = if header.backend == "simulator" { sums.idle_at_first() } else { sums };
+    scope.feed(recording, &mut sums);
+    Some(sums.finish("recorded", 0, to))
 }
 
 fn marked(incident: &Incident, recording: &Recording) -> LaneIncident {

@@ -29,6 +29,11 @@ pub struct Look {
 }
 
 impl Look {
+    /// Looks at all of an input.
+    pub fn of_server(serve: Option<&str>) -> Look {
+        Look { serve: serve.map(str::to_owned), ..Look::default() }
+    }
+
     fn options(&self) -> ShowOptions {
         ShowOptions {
             serve: self.serve.clone(),
@@ -39,7 +44,7 @@ impl Look {
     }
 
     /// Returns the part of a recording that is looked at, its server not known yet.
-    fn part(&self, recording: &Recording) -> Result<Scope, StudyError> {
+    pub(super) fn part(&self, recording: &Recording) -> Result<Scope, StudyError> {
         scope(recording, &self.options())
     }
 
@@ -108,6 +113,11 @@ impl Looked {
         let (server, waits) = found?;
         let (look, lanes) = (look.clone(), OnceLock::new());
         Ok(Looked { look, scope, server, classes, measured, waits, lanes })
+    }
+
+    /// Returns the schedule, where it is written down already.
+    pub(super) fn known_lanes(&self) -> Option<&Lanes> {
+        self.lanes.get()
     }
 
     /// Returns the schedule as a page's lanes have it.

@@ -7,13 +7,14 @@ use crate::StudyError;
 use crate::compare::recorded_scheduler;
 use crate::measurements::{Kind, SubjectData};
 use crate::metric::{Metric, Stat};
-use crate::page::recording::longest;
+use crate::page::recording::{lanes, longest, summed_schedule};
 use crate::result::InputKind;
 use crate::scenario::Scenario;
 use crate::serve::Guess;
 use crate::show::{ShownServer, sentences};
 use schedlab_model::{Ns, TaskId};
 use schedlab_report::{LaneWait, Lanes};
+use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::registry::Family;
 use schedlab_trace::analysis::blame::{Blame, Culprit};
 use schedlab_trace::analysis::follow::Followed;
@@ -109,8 +110,12 @@ pub struct Overview {
     pub groups: Vec<GroupOutput>,
     /// Names of the sources of requests, of a scenario.
     pub sources: Vec<String>,
-    /// The longest waits: of the server, if it waited.
+    /// The longest waits: of the server, if it waited; else of the program of which the answer
+    /// speaks, if it has some of them.
     pub waits: Vec<WaitOutput>,
+    /// The program whose waits these are; missing: they are of any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_of: Option<String>,
 }
 
 /// All programs of an input, or of a part of it.
@@ -241,13 +246,41 @@ impl Opened {
         Ok(looked.lanes(&self.recording, self.scenario.is_some()).clone())
     }
 
+    /// Returns the schedule as [`Opened::lanes`] does, where it is there already; else, where that
+    /// is less work, what a picture of so many columns shows of it ([`LaneRun::summed`]).
+    ///
+    /// # Errors
+    /// As for [`Opened::lanes`].
+    ///
+    /// [`LaneRun::summed`]: schedlab_report::LaneRun::summed
+    pub fn first_lanes(&self, look: &Look, columns: usize) -> Result<Lanes, StudyError> {
+        let known = self.last.try_lock().ok().and_then(|last| last.clone());
+        let known = known.filter(|known| known.look == *look);
+        if let Some(lanes) = known.as_ref().and_then(|known| known.known_lanes()) {
+            return Ok(lanes.clone());
+        }
+        let scope = look.part(&self.recording)?;
+        let summed = summed_schedule(&self.recording, &scope, columns.min(COLUMNS));
+        let header = &self.recording.header;
+        summed.map_or_else(|| self.lanes(look), |run| Ok(lanes(header, run, Vec::new())))
+    }
+
+    /// Writes down what a first look needs, so that it is there when it is asked for.
+    ///
+    /// # Errors
+    /// As for [`Opened::lanes`].
+    pub fn look_ahead(&self, look: &Look) -> Result<(), StudyError> {
+        self.looked(look)?.lanes(&self.recording, self.scenario.is_some());
+        Ok(())
+    }
+
     /// Returns all programs, in the order of [`Overview::programs`].
     ///
     /// # Errors
     /// As for [`Opened::lanes`].
     pub fn programs(&self, look: &Look) -> Result<ProgramsOutput, StudyError> {
         let looked = self.looked(look)?;
-        let programs = programs(&self.recording.header, &looked);
+        let (programs, _) = programs(&self.recording.header, &looked, usize::MAX);
         Ok(ProgramsOutput { schema: SCHEMA, programs })
     }
 
@@ -258,20 +291,24 @@ impl Opened {
     /// As for [`Opened::lanes`]; a recording that does not tell who waited.
     pub fn worst(&self, serve: Option<&str>) -> Result<(Option<u64>, String), StudyError> {
         // A server that is in some recordings of a folder is asked for where it is.
-        let look =
-            |serve: Option<&str>| Look { serve: serve.map(str::to_owned), ..Look::default() };
-        let looked = self.looked(&look(serve)).or_else(|_| self.looked(&look(None)))?;
+        let looked = self.looked(&Look::of_server(serve));
+        let looked = looked.or_else(|_| self.looked(&Look::default()))?;
         Worst::check(&self.recording.header)
             .map_err(|source| StudyError::trace(&self.name, source))?;
         let Looked { scope, server, waits, .. } = &*looked;
         Ok(said_of(&self.recording, scope, server.as_ref(), waits))
     }
 
-    /// Returns what is in it.
+    /// Returns what is in it. `under`: the scheduler that models the kernel of a recording, where
+    /// that is not chosen by its header.
     ///
     /// # Errors
     /// As for [`Opened::lanes`].
-    pub fn overview(&self, look: &Look) -> Result<Overview, StudyError> {
+    pub fn overview(
+        &self,
+        look: &Look,
+        under: Option<&SchedulerSpec>,
+    ) -> Result<Overview, StudyError> {
         let looked = self.looked(look)?;
         let Looked { scope, server, waits: found, .. } = &*looked;
         let recording = &self.recording;
@@ -279,10 +316,12 @@ impl Opened {
         let answer =
             Answer::check(header).ok().and_then(|()| Answer::of_waits(recording, scope, found));
         let knows = Worst::check(header).is_ok();
-        let waits = if knows { longest(recording, scope, &found.worst).0 } else { Vec::new() };
-        let mut programs = programs(header, &looked);
-        let more_programs = programs.len().saturating_sub(PROGRAMS);
-        programs.truncate(PROGRAMS);
+        let about = answer.as_ref().map(|answer| answer.waiting.as_str());
+        let (waits, waits_of) = match knows {
+            true => waits_of(recording, scope, &found.worst, (server.as_ref(), about)),
+            false => (Vec::new(), None),
+        };
+        let (programs, more_programs) = programs(header, &looked, PROGRAMS);
         let scenario = self.scenario.as_deref();
         Ok(Overview {
             schema: SCHEMA,
@@ -295,40 +334,61 @@ impl Opened {
             duration_ns: recording.duration.0,
             part_ns: [scope.from.0, scope.to.min(recording.duration).0],
             kernel: scenario.map_or_else(|| header.kernel.clone(), |_| String::new()),
-            scheduler: self.scheduler(),
+            scheduler: self.scheduler(under),
             answer: sentences(recording, scope, answer.as_ref(), server.as_ref()),
             waited: answer.map(|answer| [answer.waiting, answer.running]),
             server: server.as_ref().map(|server| server.name.clone()),
             guess: server.as_ref().and_then(|server| server.guess.as_ref()).map(Guess::sentence),
             programs,
             more_programs,
-            groups: groups(header, self.family()),
+            groups: groups(header, self.family(under)),
             sources: scenario
                 .iter()
                 .flat_map(|scenario| &scenario.workload.sources)
                 .map(|source| source.name.clone())
                 .collect(),
             waits: waits.into_iter().map(WaitOutput::from).collect(),
+            waits_of,
         })
     }
 
     /// Returns the scheduler of the unchanged row; empty where none models the kernel.
-    fn scheduler(&self) -> String {
+    fn scheduler(&self, under: Option<&SchedulerSpec>) -> String {
         let spec = match &self.scenario {
             Some(scenario) => scenario.schedulers.first().cloned(),
-            None => recorded_scheduler(&self.recording.header, None).ok().map(|(spec, _, _)| spec),
+            None => recorded_scheduler(&self.recording.header, under).ok().map(|(spec, _, _)| spec),
         };
         spec.map_or_else(String::new, |spec| spec.to_string())
     }
 
     /// Returns the system whose settings it has.
-    pub fn family(&self) -> Family {
-        Family::named_by(&self.scheduler()).unwrap_or(Family::Textbook)
+    pub fn family(&self, under: Option<&SchedulerSpec>) -> Family {
+        Family::named_by(&self.scheduler(under)).unwrap_or(Family::Textbook)
     }
 }
 
-/// Returns the programs, the server's first.
-fn programs(header: &Header, looked: &Looked) -> Vec<ProgramOutput> {
+/// Returns the longest waits of what the answer is about, and whose they are.
+fn waits_of(
+    recording: &Recording,
+    scope: &Scope,
+    worst: &Worst,
+    (server, about): (Option<&ShownServer>, Option<&str>),
+) -> (Vec<LaneWait>, Option<String>) {
+    let (waits, of_server) = longest(recording, scope, worst);
+    if of_server {
+        return (waits, server.map(|server| server.name.clone()));
+    }
+    let Some(about) = about else { return (waits, None) };
+    let tasks = recording.header.tasks.iter();
+    let scope =
+        Scope { first: Some(tasks.map(|task| task.comm == about).collect()), ..scope.clone() };
+    let (own, has_some) = longest(recording, &scope, worst);
+    if has_some { (own, Some(about.to_owned())) } else { (waits, None) }
+}
+
+/// Returns the programs, the server's first, as many as are asked for, and how many there are
+/// besides.
+fn programs(header: &Header, looked: &Looked, most: usize) -> (Vec<ProgramOutput>, usize) {
     let Looked { scope, classes, measured, waits, .. } = looked;
     let blame = &waits.blame;
     let lines: BTreeMap<String, usize> =
@@ -338,26 +398,33 @@ fn programs(header: &Header, looked: &Looked) -> Vec<ProgramOutput> {
         tasks.entry(class.as_str()).or_default().push(task);
     }
     let of = |name: &str| tasks.get(name).map_or(&[][..], |tasks| tasks);
-    let mut all: Vec<ProgramOutput> = measured
+    let serves = |name: &str| of(name).iter().any(|&task| scope.leads(TaskId::from(task)));
+    let mut all: Vec<(bool, f64, &SubjectData)> = measured
         .subjects
         .iter()
         .filter(|subject| subject.kind == Kind::Class)
         .map(|subject| {
-            let behind = lines.get(&subject.name).map(|&line| behind(blame, header, line));
-            let (tasks, behind) = (of(&subject.name), behind.unwrap_or_default());
-            program(header, scope, (subject, tasks), behind)
+            let share = subject.value(Metric::Share).unwrap_or(0.0);
+            (serves(&subject.name), share, subject)
         })
         .collect();
     all.sort_by(|a, b| {
-        b.serves.cmp(&a.serves).then(b.share.total_cmp(&a.share)).then(a.name.cmp(&b.name))
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)).then_with(|| a.2.name.cmp(&b.2.name))
     });
-    all
+    let more = all.len().saturating_sub(most);
+    let shown = all.into_iter().take(most).map(|(_, _, subject)| {
+        let behind = lines.get(&subject.name).map(|&line| behind(blame, header, line));
+        program(header, scope, (subject, of(&subject.name)), behind.unwrap_or_default())
+    });
+    (shown.collect(), more)
 }
 
 /// Programs of an overview: rows that the page has before more are asked for.
 const PROGRAMS: usize = 100;
 /// Programs behind which another waited that are named.
 const BEHIND: usize = 4;
+/// Columns of a picture at most: more than any screen has.
+const COLUMNS: usize = 16_384;
 
 fn program(
     header: &Header,
@@ -413,22 +480,27 @@ fn label(blame: &Blame, header: &Header, line: usize) -> String {
 /// Returns how long a program waited, and behind which others for which part of that.
 fn behind(blame: &Blame, header: &Header, line: usize) -> (u64, Vec<(String, f64)>) {
     let waited = blame.waited(line).0;
-    let mut all: Vec<(String, f64)> = blame.rows[line]
+    let mut all: Vec<(&Culprit, Ns)> = blame.rows[line]
         .iter()
         .filter(|(_, share)| share.time > Ns::ZERO)
-        .map(|(culprit, share)| {
-            let name = match culprit {
-                Culprit::Line(other) => label(blame, header, *other),
-                Culprit::Idle => "no task (idle)".to_owned(),
-                Culprit::Throttled => "a limit".to_owned(),
-                Culprit::Unknown => "unknown".to_owned(),
-            };
-            (name, share.time.0 as f64 / waited.max(1) as f64)
-        })
+        .map(|(culprit, share)| (culprit, share.time))
         .collect();
-    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    all.truncate(BEHIND);
-    (waited, all)
+    // Names are made of those alone that may be shown: of many programs most are not.
+    all.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    let least = all.get(BEHIND - 1).map_or(Ns::ZERO, |(_, time)| *time);
+    all.retain(|(_, time)| *time >= least);
+    let name = |culprit: &Culprit| match culprit {
+        Culprit::Line(other) => label(blame, header, *other),
+        Culprit::Idle => "no task (idle)".to_owned(),
+        Culprit::Throttled => "a limit".to_owned(),
+        Culprit::Unknown => "unknown".to_owned(),
+    };
+    let part = |time: Ns| time.0 as f64 / waited.max(1) as f64;
+    let mut named: Vec<(String, f64)> =
+        all.into_iter().map(|(culprit, time)| (name(culprit), part(time))).collect();
+    named.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    named.truncate(BEHIND);
+    (waited, named)
 }
 
 fn groups(header: &Header, family: Family) -> Vec<GroupOutput> {
@@ -467,8 +539,7 @@ pub fn worst_of(path: &Path, serve: Option<&str>) -> Result<(Option<u64>, String
         return Err(StudyError::trace(path, source));
     }
     // A server that is in some recordings of a folder is asked for where it is.
-    let look = |serve: Option<&str>| Look { serve: serve.map(str::to_owned), ..Look::default() };
-    let of = |serve: Option<&str>| look(serve).scope(&recording, None);
+    let of = |serve: Option<&str>| Look::of_server(serve).scope(&recording, None);
     let (scope, server) = of(serve).or_else(|_| of(None))?;
     let waits = Waits::new(&recording.header, &scope, 1);
     let waits = Followed::over(&recording, &scope, waits);

@@ -260,7 +260,11 @@ function links(desk: Desk): void {
   }
 }
 
-export async function lanes(figure: HTMLElement, data: LanesData): Promise<LanesView> {
+// `put`: called when all is read and the figure is about to be drawn, which has to be in the page
+// then.
+export async function lanes(
+  figure: HTMLElement, data: LanesData, put?: () => void,
+): Promise<LanesView> {
   const runs: Run[] = [];
   for (const packed of data.runs) {
     const schedule = await decode(packed, data.tasks.length);
@@ -269,7 +273,9 @@ export async function lanes(figure: HTMLElement, data: LanesData): Promise<Lanes
     const about = { name, from_ns, to_ns, events, focus_ns, rows, incident, unmarked };
     runs.push({ ...about, ...schedule, on: false, threads: new Map() });
   }
-  const scene = new Scene(data, runs), desk = new Desk(figure, scene);
+  const scene = new Scene(data, runs);
+  put?.();
+  const desk = new Desk(figure, scene);
   if (!runs.length) return desk.handle;
   desk.layout();
   desk.place(scene.begin, scene.finish);

@@ -55,7 +55,10 @@ fn the_walk_of_the_guide() {
     let files = json!({"nodeId": picker, "files": [file]});
     browser.call(Some(&tab), "DOM.setFileInputFiles", files);
     browser.wait(&tab, READY);
-    browser.wait(&tab, "document.querySelector('.outcome').textContent.includes('waited 1.47s')");
+    browser.wait(
+        &tab,
+        "document.querySelector('.outcome').textContent.includes('waited 1.47\u{a0}s')",
+    );
     next(&mut browser);
     browser.run(&tab, "document.querySelector('.waits li:last-child a').click()");
     browser.wait(

@@ -15,6 +15,11 @@
       const [x, y] = [light(numbers(getComputedStyle(e).color)), light(behind(e))], contrast = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
       if (contrast < 4.5) wrong.push(where + " '" + e.textContent.slice(0, 30) + "' has a contrast of " + contrast.toFixed(2));
     }
+    // The edge of a field tells where it is: WCAG 2.1, 1.4.11.
+    if (e.matches("select, input[type=text], input:not([type])")) {
+      const [x, y] = [light(numbers(getComputedStyle(e).borderTopColor)), light(behind(e.parentElement))], contrast = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
+      if (contrast < 3) wrong.push(where + " has an edge with a contrast of " + contrast.toFixed(2));
+    }
     if (e.matches("button, input, select, a, canvas[tabindex]") && !e.matches("[aria-hidden=true]")) {
       const name = e.getAttribute("aria-label") || e.textContent.trim() || [...(e.labels ?? [])].map((l) => l.textContent.trim()).join("");
       if (!name) wrong.push(where + " has no name");
