@@ -54,6 +54,7 @@ struct sums {
 #define PAST 64
 struct past {
     __u64 next;
+    __u64 on;           /* the task that came with the last one */
     struct {
         __u64 at;
         __u32 class;
@@ -301,6 +302,38 @@ INLINE __u32 comes(struct control *control, __u32 cpu, __u64 at, struct task_str
     return class;
 }
 
+/* `prev` leaves a CPU to which it was not seen to come: a kernel may hide from BPF programs what some tasks do (the
+ * first process, in some sandboxes), and with it the switch away from them. As crates/trace/src/repair.rs has it, the
+ * time since the last switch that was seen is `prev`'s, so that its wait ends then; the task that was there has left. What
+ * ran meanwhile counts as unknown: a second walk over the past would be too much for the verifier. */
+INLINE void came_unseen(struct control *control, __u32 cpu, struct task_struct *prev, struct past *past)
+{
+    __u64 last = past->who[((__u32)past->next - 1) & (PAST - 1)].at;
+    struct life *ran = past->on ? life_of((__u32)past->on) : 0;
+    /* Since then it may run elsewhere. */
+    if (ran && ran->state == RUNS && ran->since == last)
+        ran->state = UNSEEN;
+    struct life *life = prev->pid ? life_of(prev->pid) : 0;
+    if (!life || life->state == RUNS)
+        return;
+    __u64 came = life->since > last ? life->since : last;
+    struct sums *of = life->state == WAITS ? sums_of(cpu, life->class) : 0;
+    if (of) {
+        __u64 waited = came - life->since;
+        __u32 number = bucket(waited);
+        of->waits++;
+        of->waited += waited;
+        if (number < BUCKETS)
+            of->counts[number]++;
+        of->unknown += waited - (life->excused < waited ? life->excused : waited);
+        of->throttled += life->excused;
+        if (life->wait && waited >= life->wait)
+            told(control, cpu, came, prev->pid, life->since, TOLD_WAIT, life->excused, 0);
+    }
+    life->since = came;
+    life->state = RUNS;
+}
+
 INLINE void sum_switch(struct control *control, __u32 cpu, __u64 at, struct task_struct *prev,
                        struct task_struct *next, unsigned int state, bool blocks, __u32 standing)
 {
@@ -308,6 +341,8 @@ INLINE void sum_switch(struct control *control, __u32 cpu, __u64 at, struct task
     if (!past)
         return;
     __u32 rank = next->pid ? rank_of(next) : 4, class = NO_CLASS;
+    if (past->next && past->on != (__u32)prev->pid)
+        came_unseen(control, cpu, prev, past);
     if (prev->pid)
         leaves(control, cpu, at, prev, rank, blocks ? state : 0, blocks, standing);
     if (next->pid)
@@ -316,6 +351,7 @@ INLINE void sum_switch(struct control *control, __u32 cpu, __u64 at, struct task
     past->who[place].at = at;
     past->who[place].class = class;
     past->who[place].rank = rank;
+    past->on = (__u32)next->pid;
     past->next++;
 }
 

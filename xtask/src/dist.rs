@@ -283,12 +283,13 @@ impl Dist {
         let mut own = None;
         for package in tree::metadata(&self.root)?.packages {
             let file = package.manifest_path.with_file_name(format!("{stem}.json"));
-            if let Ok(text) = std::fs::read(&file) {
+            if let Ok(text) = std::fs::read_to_string(&file) {
                 std::fs::remove_file(&file)?;
                 own = own.or(file.starts_with(self.root.join("crates/cli")).then_some(text));
             }
         }
-        std::fs::write(self.out.join(name), own.context("cargo cyclonedx wrote no file")?)?;
+        let own = own.context("cargo cyclonedx wrote no file")?;
+        std::fs::write(self.out.join(name), elsewhere(&own, &self.root))?;
         Ok(())
     }
 
@@ -302,6 +303,12 @@ impl Dist {
         }
         Ok(())
     }
+}
+
+/// Returns the list with the folder of the program's sources in place of this machine's: two builds
+/// give the same bytes.
+fn elsewhere(list: &str, root: &Path) -> String {
+    list.replace(&format!("file://{}", root.display()), "file:///schedlab")
 }
 
 fn run(command: &mut Command) -> Result<()> {
@@ -405,6 +412,16 @@ mod check {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_list_of_crates_names_no_folder_of_the_machine() {
+        let list =
+            r#"{"bom-ref": "path+file:///home/x/s/crates/cli#schedlab-cli@0.1.0 bin-target-0"}"#;
+        let same = list.replace("/home/x/s/", "/tmp/.tmpA/another/");
+        let made = elsewhere(list, Path::new("/home/x/s"));
+        assert_eq!(made, elsewhere(&same, Path::new("/tmp/.tmpA/another")));
+        assert!(made.contains("file:///schedlab/crates/cli#"), "{made}");
+    }
 
     /// `cargo binstall schedlab-cli` must find the archive that is made, and the program in it.
     #[test]
