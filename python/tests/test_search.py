@@ -119,8 +119,8 @@ def test_the_example_measures_what_it_says() -> None:
     # The unchanged row and two settings, three numbers each.
     assert [line.split()[0] for line in lines[1:3]] == ["serial", "threads"] and "rows 9" in lines[2]
     assert lines[-1] == "rows: the same to the byte on serial, threads"
-    wrong = subprocess.run([*command, "--settings", "5001"], capture_output=True, text=True)
-    assert wrong.returncode == 2 and "1 to 5000" in wrong.stderr
+    wrong = subprocess.run([*command, "--settings", "16001"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "1 to 16000" in wrong.stderr
 
 
 def tuned(**more: object) -> sl.Tuned:
