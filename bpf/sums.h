@@ -272,6 +272,15 @@ INLINE void leaves(struct control *control, __u32 cpu, __u64 at, struct task_str
     life->state = blocks ? BLOCKED : WAITS;
 }
 
+INLINE void count_wait(struct sums *of, __u64 waited)
+{
+    __u32 number = bucket(waited);
+    of->waits++;
+    of->waited += waited;
+    if (number < BUCKETS)
+        of->counts[number]++;
+}
+
 /* A task gets the CPU. Returns its class. */
 INLINE __u32 comes(struct control *control, __u32 cpu, __u64 at, struct task_struct *next, struct past *past)
 {
@@ -282,11 +291,7 @@ INLINE __u32 comes(struct control *control, __u32 cpu, __u64 at, struct task_str
     struct sums *of = life->state == WAITS ? sums_of(cpu, class) : 0;
     if (of) {
         __u64 waited = at - life->since, throttled = life->excused;
-        __u32 number = bucket(waited);
-        of->waits++;
-        of->waited += waited;
-        if (number < BUCKETS)
-            of->counts[number]++;
+        count_wait(of, waited);
         if (life->held == HELD_BY_GROUP)
             throttled += at - life->queued;
         else
@@ -320,11 +325,7 @@ INLINE void came_unseen(struct control *control, __u32 cpu, struct task_struct *
     struct sums *of = life->state == WAITS ? sums_of(cpu, life->class) : 0;
     if (of) {
         __u64 waited = came - life->since;
-        __u32 number = bucket(waited);
-        of->waits++;
-        of->waited += waited;
-        if (number < BUCKETS)
-            of->counts[number]++;
+        count_wait(of, waited);
         of->unknown += waited - (life->excused < waited ? life->excused : waited);
         of->throttled += life->excused;
         if (life->wait && waited >= life->wait)
