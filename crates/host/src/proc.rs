@@ -219,9 +219,19 @@ mod tests {
 
     #[test]
     fn a_thread_belongs_to_a_process_and_a_session() {
-        let own = std::process::id();
-        let session = rustix::process::getsid(None).unwrap().as_raw_nonzero().get() as u32;
-        assert_eq!(origin(own), Origin { process: own, session, kernel: false });
+        // The session of this test may be 0: that of processes that nothing put into one.
+        let program = std::process::Command::new("setsid")
+            .args(["sh", "-c", "echo; read end"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        let mut program = program.expect("util-linux is essential");
+        let said = program.stdout.as_mut().expect("a pipe");
+        std::io::Read::read_exact(said, &mut [0]).expect("the shell runs");
+        let own = program.id();
+        assert_eq!(origin(own), Origin { process: own, session: own, kernel: false });
+        drop(program.stdin.take());
+        program.wait().expect("it ends with its input");
         assert_eq!(origin(u32::MAX), Origin::default());
         if in_first_pid_namespace() {
             assert_eq!(origin(2), Origin { process: 2, session: 0, kernel: true }, "kthreadd");
