@@ -124,7 +124,7 @@ pub fn fly(
         let serving = server.as_ref().map(|server| {
             threads.spawn(|| {
                 let given = give_up_all_but(&[]);
-                metrics::serve(server, &registry, &|| over.load(Ordering::Relaxed));
+                server.serve(&registry, &|| over.load(Ordering::Relaxed));
                 given
             })
         });

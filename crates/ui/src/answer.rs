@@ -1,9 +1,9 @@
 //! Answers over HTTP, each with the headers that keep a page to itself.
 
 use crate::guard::Refusal;
+use schedlab_http::{Request, Response, Stream};
 use serde::Serialize;
-use std::io::{self, Cursor, Write};
-use tiny_http::{Header, Request, Response};
+use std::io::{self, Write as _};
 
 /// What a page may load and do: the files of this server, and nothing inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' \
@@ -19,33 +19,27 @@ const HEADERS: [(&str, &str); 5] = [
     ("Cache-Control", "no-store"),
 ];
 
-/// An answer that is whole.
-pub(crate) type Whole = Response<Cursor<Vec<u8>>>;
-
-fn header(name: &str, value: &str) -> Header {
-    Header::from_bytes(name, value).expect("both are ASCII")
-}
-
-fn with_headers(response: Whole, kind: &str) -> Whole {
-    let plain = header("Content-Type", &format!("{kind}; charset=utf-8"));
-    HEADERS.iter().fold(response.with_header(plain), |response, (name, value)| {
-        response.with_header(header(name, value))
+/// An answer of this type of content.
+fn answer(status: u16, kind: &str, body: impl Into<Vec<u8>>) -> Response {
+    let headers = HEADERS.iter();
+    headers.fold(Response::new(status, kind, body), |response, (name, value)| {
+        response.with_header(name, value)
     })
 }
 
 /// Text of a type.
-pub(crate) fn text(status: u16, kind: &str, text: impl Into<Vec<u8>>) -> Whole {
-    with_headers(Response::from_data(text.into()).with_status_code(status), kind)
+pub(crate) fn text(status: u16, kind: &str, text: impl Into<Vec<u8>>) -> Response {
+    answer(status, &format!("{kind}; charset=utf-8"), text)
 }
 
 /// A file that the browser keeps under this name.
-pub(crate) fn file(name: &str, kind: &str, content: String) -> Whole {
+pub(crate) fn file(name: &str, kind: &str, content: String) -> Response {
     let place = format!("attachment; filename=\"{name}\"");
-    text(200, kind, content).with_header(header("Content-Disposition", &place))
+    text(200, kind, content).with_header("Content-Disposition", &place)
 }
 
 /// JSON.
-pub(crate) fn json(value: &impl Serialize) -> Whole {
+pub(crate) fn json(value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(bytes) => text(200, "application/json", bytes),
         Err(error) => failed(500, &format!("the answer is no JSON: {error}")),
@@ -53,20 +47,19 @@ pub(crate) fn json(value: &impl Serialize) -> Whole {
 }
 
 /// What is wrong, as the program's other errors are: `schedlab-error/1`.
-pub(crate) fn failed(status: u16, why: &str) -> Whole {
+pub(crate) fn failed(status: u16, why: &str) -> Response {
     let error = schedlab_study::error_output::ErrorOutput::new(why);
     text(status, "application/json", serde_json::to_vec(&error).unwrap_or_default())
 }
 
 /// Why a request is refused.
-pub(crate) fn refused(refusal: Refusal) -> Whole {
+pub(crate) fn refused(refusal: Refusal) -> Response {
     let (status, why) = refusal.words();
     failed(status, why)
 }
 
-/// Server-sent events (the HTML standard, section 9.2), in chunks of HTTP/1.1 (RFC 9112, section
-/// 7.1), each of which leaves at once.
-pub(crate) struct Events(Box<dyn Write + Send>);
+/// Server-sent events (the HTML standard, section 9.2), each of which leaves at once.
+pub(crate) struct Events(Stream);
 
 impl Events {
     /// Begins the answer.
@@ -74,16 +67,7 @@ impl Events {
     /// # Errors
     /// The reader is gone.
     pub(crate) fn begin(request: Request) -> io::Result<Events> {
-        let mut out = request.into_writer();
-        let mut head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
-                        Transfer-Encoding: chunked\r\n"
-            .to_owned();
-        for (name, value) in HEADERS {
-            head += &format!("{name}: {value}\r\n");
-        }
-        out.write_all((head + "\r\n").as_bytes())?;
-        out.flush()?;
-        Ok(Events(out))
+        request.stream(answer(200, "text/event-stream", "")).map(Events)
     }
 
     /// Sends an event. Its data is JSON, which has no line ends.
@@ -91,7 +75,7 @@ impl Events {
     /// # Errors
     /// The reader is gone.
     pub(crate) fn send(&mut self, name: &str, data: &str) -> io::Result<()> {
-        self.chunk(&format!("event: {name}\ndata: {data}\n\n"))
+        self.0.write_all(format!("event: {name}\ndata: {data}\n\n").as_bytes())
     }
 
     /// Sends a comment, which a reader ignores: whether it is still there.
@@ -99,20 +83,11 @@ impl Events {
     /// # Errors
     /// The reader is gone.
     pub(crate) fn beat(&mut self) -> io::Result<()> {
-        self.chunk(":\n\n")
+        self.0.write_all(b":\n\n")
     }
 
     /// Ends the answer.
-    ///
-    /// # Errors
-    /// The reader is gone.
-    pub(crate) fn end(mut self) -> io::Result<()> {
-        self.0.write_all(b"0\r\n\r\n")?;
-        self.0.flush()
-    }
-
-    fn chunk(&mut self, text: &str) -> io::Result<()> {
-        write!(self.0, "{:x}\r\n{text}\r\n", text.len())?;
-        self.0.flush()
+    pub(crate) fn end(self) {
+        self.0.end();
     }
 }

@@ -2,9 +2,9 @@
 //! and can give its own name this address (DNS rebinding); other users of the machine can connect.
 
 use rustix::rand::{GetRandomFlags, getrandom};
+use schedlab_http::Request;
 use std::io;
 use std::sync::{Mutex, PoisonError};
-use tiny_http::Request;
 
 /// Bytes of a token: as many as cannot be guessed.
 const TOKEN: usize = 24;
@@ -86,7 +86,7 @@ impl Guard {
 
     /// Refuses requests for other hosts, and of pages of other sites.
     pub(crate) fn check_place(&self, request: &Request) -> Result<(), Refusal> {
-        let mut hosts = headers(request, "Host");
+        let mut hosts = request.headers("Host");
         let host = hosts.next().filter(|host| self.is_own(host));
         let Some(host) = host.filter(|_| hosts.next().is_none()) else {
             return Err(Refusal::Host);
@@ -99,8 +99,7 @@ impl Guard {
             })
         };
         let site = |site: &str| ["same-origin", "none"].contains(&site);
-        match headers(request, "Origin").all(is_own) && headers(request, "Sec-Fetch-Site").all(site)
-        {
+        match request.headers("Origin").all(is_own) && request.headers("Sec-Fetch-Site").all(site) {
             true => Ok(()),
             false => Err(Refusal::Origin),
         }
@@ -113,19 +112,11 @@ impl Guard {
                 scheme.eq_ignore_ascii_case("bearer") && same(token.trim(), &self.token)
             })
         };
-        match headers(request, "Authorization").next().is_some_and(bearer) {
+        match request.headers("Authorization").next().is_some_and(bearer) {
             true => Ok(()),
             false => Err(Refusal::Token),
         }
     }
-}
-
-fn headers<'a>(
-    request: &'a Request,
-    name: &'static str,
-) -> impl Iterator<Item = &'a str> + use<'a> {
-    let named = request.headers().iter().filter(move |header| header.field.equiv(name));
-    named.map(|header| header.value.as_str())
 }
 
 /// Compares in a time that does not tell where two texts differ.

@@ -6,13 +6,14 @@ use crate::guard::Guard;
 use crate::inputs::Inputs;
 use crate::live::Live;
 use crate::questions::Questions;
-use crate::socket::{self, SocketFile};
+use crate::socket;
 use crate::{UiError, WorkbenchOptions};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use schedlab_http::{Listener, Server};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
-use tiny_http::Server;
 
 /// Time between two looks at whether to end.
 const LOOK: Duration = Duration::from_millis(200);
@@ -21,7 +22,7 @@ const MOST: usize = 64;
 
 /// A workbench that listens.
 pub struct Workbench {
-    server: Server,
+    listener: Listener,
     at: At,
     api: Api,
 }
@@ -29,8 +30,7 @@ pub struct Workbench {
 /// Where a workbench listens.
 enum At {
     Port(SocketAddr),
-    /// The file is removed with this value.
-    Socket(SocketFile),
+    Socket(PathBuf),
 }
 
 impl Workbench {
@@ -40,10 +40,10 @@ impl Workbench {
     /// An input cannot be opened, or the port is taken.
     pub fn bind(options: &WorkbenchOptions) -> Result<Workbench, UiError> {
         let inputs = Inputs::new(options)?;
-        let (server, at) = match &options.socket {
+        let (listener, at) = match &options.socket {
             Some(path) => {
-                let (server, file) = socket::listen(path)?;
-                (server, At::Socket(file))
+                let listener = socket::listen(path)?;
+                (listener, At::Socket(path.clone()))
             }
             None => loopback(options.port)?,
         };
@@ -56,7 +56,7 @@ impl Workbench {
         let comparisons = AtomicUsize::new(0);
         let origin = options.origin.clone();
         let api = Api { guard, inputs, questions, comparisons, origin, live: None };
-        Ok(Workbench { server, at, api })
+        Ok(Workbench { listener, at, api })
     }
 
     /// Shows the machine, too.
@@ -79,7 +79,7 @@ impl Workbench {
     pub fn socket(&self) -> Option<&Path> {
         match &self.at {
             At::Port(_) => None,
-            At::Socket(file) => Some(file.path()),
+            At::Socket(path) => Some(path),
         }
     }
 
@@ -91,7 +91,12 @@ impl Workbench {
     }
 
     /// Serves until `stop`.
-    pub fn serve(&self, stop: &(dyn Fn() -> bool + Sync)) {
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn serve(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<(), UiError> {
+        // Here, not where it was bound: until then privileges may have been given up.
+        let server = Server::start(&self.listener).map_err(UiError::Server)?;
         let ended = AtomicBool::new(false);
         let busy = AtomicUsize::new(0);
         std::thread::scope(|threads| {
@@ -101,7 +106,7 @@ impl Workbench {
                 self.api.questions.prepare_first(&self.api.inputs, &is_over);
             });
             while !stop() {
-                let Ok(Some(request)) = self.server.recv_timeout(LOOK) else { continue };
+                let Some(request) = server.next(LOOK) else { continue };
                 if busy.load(Relaxed) >= MOST {
                     let why = format!("{MOST} requests are being answered: ask again");
                     // One who is gone needs no answer.
@@ -119,15 +124,15 @@ impl Workbench {
             ended.store(true, Relaxed);
             self.api.questions.end();
         });
+        Ok(())
     }
 }
 
-fn loopback(port: u16) -> Result<(Server, At), UiError> {
-    let failed = |reason: String| UiError::Port { port, reason };
-    let server =
-        Server::http((Ipv4Addr::LOCALHOST, port)).map_err(|error| failed(error.to_string()))?;
-    let address = server.server_addr().to_ip().ok_or_else(|| failed("no address".to_owned()))?;
-    Ok((server, At::Port(address)))
+fn loopback(port: u16) -> Result<(Listener, At), UiError> {
+    let failed = |error: io::Error| UiError::Port { port, reason: error.to_string() };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((Listener::Port(listener), At::Port(address)))
 }
 
 #[cfg(test)]
@@ -159,7 +164,7 @@ mod tests {
         assert_ne!(key, token);
         let ended = AtomicBool::new(false);
         std::thread::scope(|threads| {
-            threads.spawn(|| bench.serve(&|| ended.load(Relaxed)));
+            threads.spawn(|| bench.serve(&|| ended.load(Relaxed)).unwrap());
             let answers = ["wrong", &key, &key].map(|key| post_key(address, key));
             ended.store(true, Relaxed);
             let has = |text: &String| text.contains(&token);

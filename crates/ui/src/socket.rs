@@ -3,30 +3,14 @@
 use crate::UiError;
 use rustix::fs::{Mode, chmod};
 use rustix::process::geteuid;
+use schedlab_http::{Listener, SocketFile};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use tiny_http::Server;
-
-/// A socket that is removed with its value.
-pub(crate) struct SocketFile(PathBuf);
-
-impl SocketFile {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // One that is gone already needs no removing.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+use std::path::Path;
 
 /// Listens at `path`, in a folder that only this user may enter: between its making and the change
 /// of its mode another user could connect otherwise.
-pub(crate) fn listen(path: &Path) -> Result<(Server, SocketFile), UiError> {
+pub(crate) fn listen(path: &Path) -> Result<Listener, UiError> {
     let failed = |why: String| UiError::Socket { path: path.to_owned(), why };
     let folder = match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
@@ -42,10 +26,9 @@ pub(crate) fn listen(path: &Path) -> Result<(Server, SocketFile), UiError> {
         )));
     }
     remove_old(path).map_err(&failed)?;
-    let server = Server::http_unix(path).map_err(|error| failed(error.to_string()))?;
-    let file = SocketFile(path.to_owned());
+    let file = SocketFile::bind(path).map_err(|error| failed(error.to_string()))?;
     chmod(path, Mode::RUSR | Mode::WUSR).map_err(|error| failed(error.to_string()))?;
-    Ok((server, file))
+    Ok(Listener::Socket(file))
 }
 
 /// Removes a socket at which no program listens any more. Any other file stays.

@@ -32,6 +32,7 @@ const PREDICTING: &[&str] = &[
 
 const BELOW_LAB: &[&str] = &[
     "schedlab-files",
+    "schedlab-http",
     "schedlab-study",
     "schedlab-model",
     "schedlab-stats",
@@ -166,13 +167,15 @@ pub(super) const FLOORS: &[Floor] = &[
         external: Some(&["arrow-array", "arrow-schema", "parquet", "thiserror"]),
         ..floor("schedlab-tables", &["schedlab-study", "schedlab-trace"])
     },
+    Floor { external: Some(&["hyper", "hyper-util", "tokio"]), ..floor("schedlab-http", &[]) },
     // The workbench: it predicts and shows, and touches no machine.
     Floor {
-        external: Some(&["rustix", "serde", "serde_json", "thiserror", "tiny_http"]),
+        external: Some(&["rustix", "serde", "serde_json", "thiserror"]),
         ..floor(
             "schedlab-ui",
             &[
                 "schedlab-files",
+                "schedlab-http",
                 "schedlab-model",
                 "schedlab-report",
                 "schedlab-scheduler",

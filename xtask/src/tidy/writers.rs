@@ -286,9 +286,10 @@ const PLACES: &[WriteSite] = &[
     own_folder(
         "crates/ui/src/socket.rs",
         "fs::remove_file",
-        2,
+        1,
         "the workbench's socket, in a folder of this user alone",
     ),
+    place("crates/http/src/server.rs", "fs::remove_file", 1, "the socket that a server made"),
     place("crates/lab/src/confirm/round.rs", "memfd_create", 2, "the recordings of rounds"),
     run_dir("crates/lab/src/colocate/trial.rs", "fs::remove_file", 1, "the recording of a trial"),
     kernel("crates/lab/src/colocate/awake.rs", "OpenOptions::new", 1, "/dev/cpu_dma_latency"),

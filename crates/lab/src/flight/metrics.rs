@@ -5,17 +5,16 @@ use prometheus_client::encoding::prometheus_protobuf::encode_to_vec;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use schedlab_host::privileges::give_up_all_but;
+use schedlab_http::{Listener, Method, Request, Response, Server, SocketFile};
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
-use tiny_http::{Header, Listener, Method, Request, Response, Server};
 
 /// What OpenMetrics 1.0 calls itself (Prometheus' exposition formats).
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -77,7 +76,7 @@ impl fmt::Display for Address {
 ///
 /// # Errors
 /// It is taken, or may not be used.
-pub(crate) fn bind(address: &Address) -> Result<Server, FlightError> {
+pub(crate) fn bind(address: &Address) -> Result<Bound, FlightError> {
     // A thread has at first the capabilities of the one that makes it.
     let bound = std::thread::scope(|threads| {
         let binding = threads.spawn(|| bind_and_give_up(address));
@@ -89,30 +88,39 @@ pub(crate) fn bind(address: &Address) -> Result<Server, FlightError> {
     })
 }
 
-fn bind_and_give_up(address: &Address) -> Result<Server, Box<dyn Error + Send + Sync>> {
-    let listener: Listener = match address {
-        Address::Loopback(address) => TcpListener::bind(address)?.into(),
-        Address::Socket(path) => socket(path)?.into(),
+fn bind_and_give_up(address: &Address) -> Result<Bound, Box<dyn Error + Send + Sync>> {
+    let listener = match address {
+        Address::Loopback(address) => Listener::Port(TcpListener::bind(address)?),
+        Address::Socket(path) => Listener::Socket(socket(path)?),
     };
     give_up_all_but(&[])?;
-    Server::from_listener(listener, None)
+    Ok(Bound { server: Server::start(&listener)?, _listener: listener })
 }
 
 /// Makes the socket; one that a recorder left behind is replaced, nothing else is.
-fn socket(path: &Path) -> io::Result<UnixListener> {
+fn socket(path: &Path) -> io::Result<SocketFile> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {
         schedlab_files::remove_if(path, super::folder::id(path)?)?;
     }
-    UnixListener::bind(path)
+    SocketFile::bind(path)
 }
 
-/// Serves until `stop`.
-pub(crate) fn serve(server: &Server, registry: &Arc<Registry>, stop: &dyn Fn() -> bool) {
-    while !stop() {
-        // One request that fails is no reason to stop serving others.
-        if let Ok(Some(request)) = server.recv_timeout(LOOK) {
-            let _ = answer(request, registry);
+/// A server that listens.
+pub(crate) struct Bound {
+    server: Server,
+    /// The file of a socket is removed with it.
+    _listener: Listener,
+}
+
+impl Bound {
+    /// Serves until `stop`.
+    pub(crate) fn serve(&self, registry: &Registry, stop: &dyn Fn() -> bool) {
+        while !stop() {
+            // One request that fails is no reason to stop serving others.
+            if let Some(request) = self.server.next(LOOK) {
+                let _ = answer(request, registry);
+            }
         }
     }
 }
@@ -121,39 +129,29 @@ fn answer(request: Request, registry: &Registry) -> io::Result<()> {
     if !is_local(&request) {
         return request.respond(plain(403, "this address is for programs of this machine\n"));
     }
-    let path = request.url().split('?').next().unwrap_or_default();
-    match (request.method(), path) {
-        (Method::Get | Method::Head, "/metrics") if wants_protobuf(&request) => {
-            match encode_to_vec(registry) {
-                Ok(bytes) => {
-                    request.respond(Response::from_data(bytes).with_header(content(PROTOBUF)))
-                }
-                Err(error) => request.respond(plain(500, &format!("{error}\n"))),
-            }
-        }
-        (Method::Get | Method::Head, "/metrics") => {
-            let mut text = String::new();
-            match encode(&mut text, registry) {
-                Ok(()) => {
-                    request.respond(Response::from_string(text).with_header(content(CONTENT_TYPE)))
-                }
-                Err(error) => request.respond(plain(500, &format!("{error}\n"))),
-            }
-        }
-        (Method::Get | Method::Head, _) => request.respond(plain(404, "see /metrics\n")),
-        _ => request.respond(plain(405, "metrics are only read: GET /metrics\n")),
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        return request.respond(plain(405, "metrics are only read: GET /metrics\n"));
     }
+    let metrics = match request.url().split('?').next() {
+        Some("/metrics") if wants_protobuf(&request) => encode_to_vec(registry)
+            .map(|bytes| Response::new(200, PROTOBUF, bytes))
+            .map_err(|error| error.to_string()),
+        Some("/metrics") => {
+            let mut text = String::new();
+            encode(&mut text, registry)
+                .map(|()| Response::new(200, CONTENT_TYPE, text))
+                .map_err(|error| error.to_string())
+        }
+        _ => Ok(plain(404, "see /metrics\n")),
+    };
+    request.respond(metrics.unwrap_or_else(|error| plain(500, &format!("{error}\n"))))
 }
 
 /// Whether a request names this machine: a page of another site that a browser opened here names
 /// its own host, whatever address that is made to have.
 fn is_local(request: &Request) -> bool {
     // Over a unix socket there is no address, and no browser.
-    if request.remote_addr().is_none() {
-        return true;
-    }
-    let host = request.headers().iter().find(|header| header.field.equiv("Host"));
-    host.is_some_and(|header| is_local_host(header.value.as_str()))
+    request.is_by_socket() || request.headers("Host").next().is_some_and(is_local_host)
 }
 
 fn is_local_host(host: &str) -> bool {
@@ -168,8 +166,7 @@ fn is_local_host(host: &str) -> bool {
 /// Whether a scraper prefers Prometheus' protobuf form: it names that before every text, as
 /// Prometheus does, whose list is in the order of its wishes.
 fn wants_protobuf(request: &Request) -> bool {
-    let accept = request.headers().iter().find(|header| header.field.equiv("Accept"));
-    accept.is_some_and(|header| prefers_protobuf(header.value.as_str()))
+    request.headers("Accept").next().is_some_and(prefers_protobuf)
 }
 
 fn prefers_protobuf(accept: &str) -> bool {
@@ -179,12 +176,8 @@ fn prefers_protobuf(accept: &str) -> bool {
         && parts.any(|part| part == "proto=io.prometheus.client.MetricFamily")
 }
 
-fn content(kind: &str) -> Header {
-    Header::from_bytes("Content-Type", kind).expect("both are ASCII")
-}
-
-fn plain(status: u16, text: &str) -> Response<io::Cursor<Vec<u8>>> {
-    Response::from_string(text).with_status_code(status)
+fn plain(status: u16, text: &str) -> Response {
+    Response::new(status, "text/plain; charset=utf-8", text)
 }
 
 #[cfg(test)]
@@ -240,11 +233,11 @@ mod tests {
         let bound = bind(&Address::Socket(path.clone())).unwrap();
         let server = &bound;
         assert!(bind(&Address::Socket(path.clone())).is_err(), "it is in use");
-        let registry = &Arc::new(Registry::default());
+        let registry = &Registry::default();
         let done = &std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|threads| {
             let is_done = || done.load(std::sync::atomic::Ordering::Relaxed);
-            threads.spawn(move || serve(server, registry, &is_done));
+            threads.spawn(move || server.serve(registry, &is_done));
             let get = |method: &str, url: &str| {
                 ask(&path, &format!("{method} {url} HTTP/1.0\r\nHost: x\r\n\r\n"))
             };
@@ -263,7 +256,7 @@ mod tests {
         });
         drop(bound);
         // What a killed recorder left is replaced; a file is not.
-        drop(UnixListener::bind(&path).unwrap());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         drop(bind(&Address::Socket(path.clone())).unwrap());
         std::fs::write(&path, "mine").unwrap();

@@ -3,18 +3,17 @@
 use crate::flight::FlightError;
 use crate::flight::config::SERIES;
 use crate::flight::meters::Meters;
-use crate::flight::metrics::{Address, bind, serve};
+use crate::flight::metrics::{Address, Bound, bind};
 use prometheus_client::registry::Registry;
 use schedlab_trace::analysis::By;
 use std::sync::Arc;
-use tiny_http::Server;
 
 /// What a live view counts for a scraper.
 pub struct WatchMetrics(Meters);
 
 /// Serves it.
 pub struct MetricsServer {
-    server: Server,
+    server: Bound,
     registry: Arc<Registry>,
 }
 
@@ -43,6 +42,6 @@ impl WatchMetrics {
 impl MetricsServer {
     /// Serves until `stop`.
     pub fn serve(&self, stop: &dyn Fn() -> bool) {
-        serve(&self.server, &self.registry, stop);
+        self.server.serve(&self.registry, stop);
     }
 }
