@@ -9,6 +9,7 @@ pub mod beside;
 pub mod course;
 pub mod flow;
 mod looked;
+pub mod named;
 pub mod overview;
 pub mod picture;
 pub mod search;

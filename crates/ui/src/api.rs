@@ -1,11 +1,12 @@
 //! The addresses: `docs/guide/workbench.md` lists them.
 
-use crate::answer::{self, Events, Whole};
+use crate::answer::{self, Events};
 use crate::inputs::{Failure, Inputs};
 use crate::live::{Live, tell_states};
 use crate::questions::{Asked, Kind, Questions, TAB, Work, tell_failure, text};
 use crate::search::Searched;
 use crate::{assets, guard::Guard};
+use schedlab_http::{Method, Request, Response};
 use schedlab_model::{MAX_CPUS, Ns};
 use schedlab_scheduler::{SchedulerSpec, registry, sched_ext};
 use schedlab_study::page::Origin;
@@ -17,7 +18,6 @@ use schedlab_study::workbench::settings::SettingsOutput;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use tiny_http::{Method, Request};
 
 /// Bytes of a question at most.
 const QUESTION: u64 = 64 << 10;
@@ -50,7 +50,7 @@ impl Api {
             return request.respond(answer::failed(414, "the address is too long"));
         }
         let (path, query) = url.split_once('?').unwrap_or((&url, ""));
-        let is_get = matches!(request.method(), Method::Get | Method::Head);
+        let is_get = [&Method::GET, &Method::HEAD].contains(&request.method());
         if let Some(asset) = assets::at(path) {
             return request.respond(match is_get {
                 true => answer::text(200, asset.kind, asset.text),
@@ -75,21 +75,21 @@ impl Api {
             (true, _, ["inputs"]) => Ok(answer::json(&self.inputs.list(self.live.is_some()))),
             (true, _, ["inputs", id, "diff"]) => return self.diff(request, &decoded(id), query),
             (true, _, ["inputs", id, what]) => self.input(&decoded(id), what, query),
-            (_, Method::Post, ["inputs"]) => self.keep(&mut request, query),
-            (_, Method::Post, ["ask"]) => return self.ask(request, Kind::Answer),
-            (_, Method::Post, ["prepare"]) => return self.ask(request, Kind::Preparation),
-            (_, Method::Post, ["tune"]) => return self.tune(request),
-            (_, Method::Post, ["stop"]) => self.stop(&mut request),
+            (_, &Method::POST, ["inputs"]) => self.keep(&mut request, query),
+            (_, &Method::POST, ["ask"]) => return self.ask(request, Kind::Answer),
+            (_, &Method::POST, ["prepare"]) => return self.ask(request, Kind::Preparation),
+            (_, &Method::POST, ["tune"]) => return self.tune(request),
+            (_, &Method::POST, ["stop"]) => self.stop(&mut request),
             (true, _, ["live"]) => return self.live(request, query),
-            (_, Method::Post, ["live", "keep"]) => self.keep_live(),
-            (_, Method::Post, ["page"]) => self.page(&mut request),
+            (_, &Method::POST, ["live", "keep"]) => self.keep_live(),
+            (_, &Method::POST, ["page"]) => self.page(&mut request),
             _ => Err((404, "there is no such address, or not with this method".to_owned())),
         };
         request.respond(found.unwrap_or_else(failed))
     }
 
     /// Gives the token for the key with which the browser was started.
-    fn token(&self, request: &mut Request) -> Whole {
+    fn token(&self, request: &mut Request) -> Response {
         let key = body(request, 256).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let token = key.as_deref().and_then(|key| self.guard.exchange(key.trim()));
         match token {
@@ -99,7 +99,7 @@ impl Api {
     }
 
     /// What is in an input, or in a part of it.
-    fn input(&self, id: &str, what: &str, query: &str) -> Result<Whole, Failure> {
+    fn input(&self, id: &str, what: &str, query: &str) -> Result<Response, Failure> {
         // It needs no events in memory.
         if what == "picture" {
             return self.inputs.picture(id).map(|found| answer::json(&found));
@@ -130,7 +130,12 @@ impl Api {
                 let cpus = opened.recording.header.topology.cpus();
                 let sources =
                     opened.scenario.as_ref().is_some_and(|one| !one.workload.sources.is_empty());
-                Ok(answer::json(&SettingsOutput::new(cpus, opened.family(under), sources)))
+                Ok(answer::json(&SettingsOutput::new(
+                    cpus,
+                    opened.family(under),
+                    sources,
+                    &self.inputs.named,
+                )))
             }
             _ => Err((
                 404,
@@ -141,9 +146,9 @@ impl Api {
     }
 
     /// Keeps a file that was dropped on the page.
-    fn keep(&self, request: &mut Request, query: &str) -> Result<Whole, Failure> {
+    fn keep(&self, request: &mut Request, query: &str) -> Result<Response, Failure> {
         let name = value(query, "name").unwrap_or_default();
-        let id = self.inputs.keep(&name, request.as_reader())?;
+        let id = self.inputs.keep(&name, request)?;
         Ok(answer::json(&[id]))
     }
 
@@ -211,7 +216,7 @@ impl Api {
     }
 
     /// Ends the question of a view; what it has found is its answer.
-    fn stop(&self, request: &mut Request) -> Result<Whole, Failure> {
+    fn stop(&self, request: &mut Request) -> Result<Response, Failure> {
         let tab: String = question(request)?;
         self.questions.stop(&tab);
         Ok(answer::json(&[tab]))
@@ -231,12 +236,12 @@ impl Api {
         self.stream(request, (Kind::Answer, &tab), &|stop, tell| tell_states(live, stop, tell))
     }
 
-    fn keep_live(&self) -> Result<Whole, Failure> {
+    fn keep_live(&self) -> Result<Response, Failure> {
         let (name, file) = self.watched()?.keep().map_err(|why| (503, why))?;
         Ok(answer::json(&[self.inputs.add(&name, file)]))
     }
 
-    fn page(&self, request: &mut Request) -> Result<Whole, Failure> {
+    fn page(&self, request: &mut Request) -> Result<Response, Failure> {
         let question: Question = question(request)?;
         let asked = Asked::new(&question, &self.inputs)?;
         let page = self.questions.page(asked, &self.inputs, &self.origin)?;
@@ -245,21 +250,21 @@ impl Api {
 }
 
 /// Returns the schema of what is answered here; that of answers is that of `schedlab compare`.
-fn schema() -> Result<Whole, Failure> {
+fn schema() -> Result<Response, Failure> {
     let all = schedlab_study::schemas::all();
     let own = all.iter().find(|(name, _)| *name == schedlab_study::workbench::SCHEMA);
     let missing = || (500, "the schema is missing: a fault of schedlab".to_owned());
     own.map(|(_, schema)| answer::json(schema)).ok_or_else(missing)
 }
 
-fn failed((status, why): Failure) -> Whole {
+fn failed((status, why): Failure) -> Response {
     answer::failed(status, &schedlab_model::text::shown_lines(&why))
 }
 
 /// Reads a body of at most `max` bytes.
 fn body(request: &mut Request, max: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    let read = request.as_reader().take(max + 1).read_to_end(&mut bytes);
+    let read = request.take(max + 1).read_to_end(&mut bytes);
     read.map_err(|error| (400, format!("the question did not arrive: {error}")))?;
     match bytes.len() as u64 > max {
         true => Err((413, format!("a question has {max} bytes at most"))),

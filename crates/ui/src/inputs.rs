@@ -11,6 +11,7 @@ use schedlab_study::diff::{Diff, DiffOptions, diff_until};
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::workbench::SCHEMA;
 use schedlab_study::workbench::ask::Question;
+use schedlab_study::workbench::named::NamedSchedulers;
 use schedlab_study::workbench::overview::{InputsOutput, ListedInput, Look, Opened, worst_of};
 use schedlab_study::workbench::picture::PictureOutput;
 use schedlab_trace::import::formats::{self, Content};
@@ -52,6 +53,8 @@ pub(crate) struct Inputs {
     /// What the user named alone.
     first: Option<String>,
     serve: Option<String>,
+    /// Schedulers that the user named.
+    pub(crate) named: NamedSchedulers,
 }
 
 /// Why an input cannot be had: a status of HTTP, and the reason.
@@ -95,6 +98,7 @@ impl Inputs {
             pictures: Mutex::default(),
             first: named.pop().filter(|_| alone),
             serve: options.serve.clone(),
+            named: NamedSchedulers::read(options.schedulers.clone(), options.kernel_btf.clone())?,
         })
     }
 

@@ -19,6 +19,7 @@ mod search;
 mod server;
 mod socket;
 
+use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
 use schedlab_study::page::Origin;
 use std::io;
@@ -34,6 +35,10 @@ pub struct WorkbenchOptions {
     pub inputs: Vec<String>,
     /// The server that questions are about at first.
     pub serve: Option<String>,
+    /// Schedulers that a page may ask for beside those of the registry.
+    pub schedulers: Vec<SchedulerSpec>,
+    /// The types of the kernel for which those in BPF are.
+    pub kernel_btf: Option<PathBuf>,
     /// The port on loopback; 0: any that is free.
     pub port: u16,
     /// A socket of the file system instead of a port.
@@ -65,6 +70,9 @@ pub enum UiError {
         /// What is wrong, and what to do.
         why: String,
     },
+    /// The system gives no thread that serves.
+    #[error("the page's server: {0}")]
+    Server(io::Error),
     /// The system gives no random numbers for the token.
     #[error("a token for the page: {0}")]
     Random(io::Error),

@@ -88,7 +88,7 @@ impl<'a> Asked<'a> {
     /// Checks a question.
     pub(crate) fn new(question: &'a Question, inputs: &Inputs) -> Result<Asked<'a>, Failure> {
         let name = inputs.name(&question.input)?;
-        let request = question.request().map_err(|error| (422, error.to_string()))?;
+        let request = question.request(&inputs.named).map_err(|error| (422, error.to_string()))?;
         check_tab(&question.tab)?;
         Ok(Asked { question, request, name })
     }
@@ -240,7 +240,8 @@ impl Questions {
         });
         sent?;
         events.send("end", "{}")?;
-        events.end()
+        events.end();
+        Ok(())
     }
 
     /// Answers a question stage by stage: `progress` (a [`Stage`]), for each stage `stage` and
@@ -254,7 +255,7 @@ impl Questions {
     ) {
         let began = Instant::now();
         for seeds in asked.question.stages() {
-            let of = Stage::new(asked.question, seeds, &asked.name);
+            let of = Stage::new(asked.question, seeds, &asked.name, &inputs.named);
             let progress = |done: usize, all: usize| {
                 tell("progress", text(&Stage { done, all, ..of.clone() }));
             };
@@ -287,7 +288,7 @@ impl Questions {
         let header = input.recording().map(|(path, header)| {
             (header.clone(), std::fs::metadata(path).map_or(0, |data| data.len()))
         });
-        let command = asked.question.command(&asked.name, seeds);
+        let command = asked.question.command(&asked.name, seeds, &inputs.named);
         let origin = Origin { command, recording: header, ..origin.clone() };
         let page = page::of_study(&study, &asked.request.scans, &origin);
         page.render().map_err(|error| (500, error.to_string()))

@@ -7,6 +7,7 @@ use crate::ending::Ending;
 use crate::exit::Exit;
 use crate::origin::made_on;
 use crate::output;
+use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::page::Origin;
 use schedlab_ui::{Workbench, WorkbenchOptions};
 use std::io::IsTerminal as _;
@@ -22,6 +23,8 @@ Examples:
   schedlab ui redis.slt --serve redis-server     begin with a recording and its server
   schedlab ui incidents/                         a folder: its recordings, worst first
   schedlab ui redis-batch                        a scenario of the gallery
+  schedlab ui redis.slt --scheduler bpf:mine.bpf.o --kernel-btf vmlinux
+                                                 offer a scheduler in BPF, too
   schedlab ui --live                             watch this machine; a button opens the last 10 s
   schedlab ui redis.slt --no-open --port 8080    for a browser elsewhere: ssh -L 8080:127.0.0.1:8080
   schedlab ui --socket $XDG_RUNTIME_DIR/ui       no port: ssh -L 8080:/run/user/1000/ui HOST
@@ -40,6 +43,14 @@ pub(crate) struct UiArgs {
     /// recording [default: the program that the recording shows to be one]
     #[arg(long, value_name = "SERVER")]
     serve: Option<String>,
+    /// Offer this scheduler, too: one with options, or an object of sched_ext (bpf:FILE.bpf.o with
+    /// --kernel-btf), which a page cannot name itself
+    #[arg(long = "scheduler", value_name = "SPEC")]
+    schedulers: Vec<SchedulerSpec>,
+    /// Lay out the types of schedulers in BPF as this kernel does: /sys/kernel/btf/vmlinux of a
+    /// kernel with sched_ext, or a vmlinux
+    #[arg(long, value_name = "FILE")]
+    kernel_btf: Option<PathBuf>,
     /// Listen on this port of 127.0.0.1 [default: any that is free]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
@@ -64,6 +75,8 @@ pub(crate) fn run(args: &UiArgs) -> anyhow::Result<Exit> {
     let workbench = Workbench::bind(&WorkbenchOptions {
         inputs: args.inputs.clone(),
         serve: args.serve.clone(),
+        schedulers: args.schedulers.clone(),
+        kernel_btf: args.kernel_btf.clone(),
         port: args.port.unwrap_or(0),
         socket: args.socket.clone(),
         origin,
@@ -85,7 +98,7 @@ pub(crate) fn run(args: &UiArgs) -> anyhow::Result<Exit> {
         output::warn(&format!("No browser was started: {why}. Open the address above.\n"));
     }
     let stop = ending.flag();
-    workbench.serve(&|| stop.as_ref().is_some_and(|stop| stop.load(Relaxed)));
+    workbench.serve(&|| stop.as_ref().is_some_and(|stop| stop.load(Relaxed)))?;
     Ok(Exit::Done)
 }
 

@@ -6,6 +6,7 @@ mod browser;
 mod film;
 mod first;
 mod font;
+mod hands;
 mod large;
 mod parts;
 mod pictures;

@@ -1,6 +1,7 @@
 //! A question of the workbench: the options of `schedlab compare`, without those that name files.
 
 use super::SCHEMA;
+use super::named::NamedSchedulers;
 use crate::StudyError;
 use crate::compare::request::{CompareRequest, OPTIONS};
 use schedlab_model::text::{quoted, shell_word};
@@ -8,9 +9,11 @@ use schedlab_scheduler::{SchedulerSpec, sched_ext};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The option with a kernel's types, which schedulers in BPF need.
+const BTF: &str = "kernel-btf";
 /// Options that a page may not give, with the reason. A page names no path.
 const REFUSED: [(&str, &str); 5] = [
-    ("kernel-btf", "names a file"),
+    (BTF, "names a file"),
     ("check", "names a file"),
     ("client-log", "names a file"),
     ("jobs", "is the server's"),
@@ -105,7 +108,7 @@ pub struct Stage {
 
 impl Stage {
     /// Returns a stage of a question in which no run is finished.
-    pub fn new(question: &Question, seeds: u32, name: &str) -> Stage {
+    pub fn new(question: &Question, seeds: u32, name: &str, own: &NamedSchedulers) -> Stage {
         Stage {
             schema: SCHEMA,
             seeds,
@@ -113,7 +116,7 @@ impl Stage {
             done: 0,
             all: 0,
             after_ms: 0,
-            command: question.command(name, seeds),
+            command: question.command(name, seeds, own),
         }
     }
 }
@@ -128,11 +131,12 @@ impl Question {
         if self.seeds.is_empty() { STAGES.to_vec() } else { self.seeds.clone() }
     }
 
-    /// Returns what `schedlab compare` would be asked with these options.
+    /// Returns what `schedlab compare` would be asked with these options. A file is named by none,
+    /// but a scheduler of `own` can be one.
     ///
     /// # Errors
     /// An option that there is not, one that names a file, or what is wrong with a value.
-    pub fn request(&self) -> Result<CompareRequest, StudyError> {
+    pub fn request(&self, own: &NamedSchedulers) -> Result<CompareRequest, StudyError> {
         let (stages, seeds) = MOST;
         let rising = self.seeds.windows(2).all(|pair| pair[0] < pair[1]);
         let bounds = self.seeds.iter().all(|count| (1..=seeds).contains(count));
@@ -152,11 +156,14 @@ impl Question {
             set(&mut request, "schedlab compare", (flag, text), &|_| true)?;
         }
         let named = request.options.schedulers.iter().chain(&request.recorded_under);
-        if let Some(spec) = named.into_iter().find(|spec| is_file(spec)) {
+        if let Some(spec) = named.clone().find(|spec| !own.may_ask(spec)) {
             return Err(wrong(format!(
-                "--scheduler {}: names a file, which a page cannot do; `schedlab compare` reads it",
-                quoted(&spec.name)
+                "--scheduler {}: names a file, which a page cannot do; start `schedlab ui` with it",
+                quoted(&spec.to_string())
             )));
+        }
+        if let Some(btf) = own.btf_of(named) {
+            set(&mut request, "schedlab compare", (BTF, &btf), &|_| true)?;
         }
         Ok(request)
     }
@@ -168,8 +175,12 @@ impl Question {
 
     /// Returns the command that gives the answer with so many seeds. `name`: the input, as a user
     /// names it.
-    pub fn command(&self, name: &str, seeds: u32) -> String {
-        typed("schedlab compare", name, &self.options) + &format!(" --seeds {seeds}")
+    pub fn command(&self, name: &str, seeds: u32, own: &NamedSchedulers) -> String {
+        let asked = self.options.iter().filter(|(flag, _)| flag == "scheduler");
+        let asked: Vec<SchedulerSpec> = asked.filter_map(|(_, text)| text.parse().ok()).collect();
+        let mut options = self.options.clone();
+        options.extend(own.btf_of(asked.iter()).map(|btf| (BTF.to_owned(), btf)));
+        typed("schedlab compare", name, &options) + &format!(" --seeds {seeds}")
     }
 }
 
@@ -190,11 +201,11 @@ mod tests {
     fn a_question_is_a_command_that_can_be_typed() {
         let asked = question(&[("variant", "it's idle: sysbench policy=idle"), ("serve", "redis")]);
         assert_eq!(
-            asked.command("a b.slt", 5),
+            asked.command("a b.slt", 5, &NamedSchedulers::default()),
             r"schedlab compare 'a b.slt' --variant 'it'\''s idle: sysbench policy=idle' --serve redis --seeds 5"
         );
         assert_eq!(asked.stages(), [1, 5, 20]);
-        let request = asked.request().unwrap();
+        let request = asked.request(&NamedSchedulers::default()).unwrap();
         assert_eq!(request.options.serve.as_deref(), Some("redis"));
         assert_eq!(request.options.variants, ["it's idle: sysbench policy=idle"]);
     }
@@ -218,7 +229,10 @@ mod tests {
             ("scheduler", "bpf:/etc/passwd"),
             ("recorded-under", "bpf:/etc/passwd"),
         ] {
-            let said = question(&[(flag, text)]).request().unwrap_err().to_string();
+            let said = question(&[(flag, text)])
+                .request(&NamedSchedulers::default())
+                .unwrap_err()
+                .to_string();
             assert!(said.contains("names a file"), "{flag}: {said}");
         }
         for option in OPTIONS.iter().filter(|option| option.value.contains("FILE")) {
@@ -235,14 +249,29 @@ mod tests {
             ("seeds", "9", "given as the list"),
             ("scheduler", "linux-6.1:a", "--scheduler:"),
         ] {
-            let said = question(&[(flag, text)]).request().unwrap_err().to_string();
+            let said = question(&[(flag, text)])
+                .request(&NamedSchedulers::default())
+                .unwrap_err()
+                .to_string();
             assert!(said.contains(part), "{flag}: {said}");
         }
         for seeds in [&[5, 1][..], &[0], &[101], &[1, 2, 3, 4, 5, 6]] {
             let asked = Question { seeds: seeds.to_vec(), ..question(&[]) };
-            assert!(asked.request().unwrap_err().to_string().starts_with("seeds:"), "{seeds:?}");
+            assert!(
+                asked
+                    .request(&NamedSchedulers::default())
+                    .unwrap_err()
+                    .to_string()
+                    .starts_with("seeds:"),
+                "{seeds:?}"
+            );
         }
         let many = question(&[("variant", "a nice=1"); 65]);
-        assert!(many.request().unwrap_err().to_string().contains("64 options"));
+        assert!(
+            many.request(&NamedSchedulers::default())
+                .unwrap_err()
+                .to_string()
+                .contains("64 options")
+        );
     }
 }

@@ -3,6 +3,7 @@
 //! nothing.
 
 use super::SCHEMA;
+use super::named::NamedSchedulers;
 use crate::variant::setting::{CAPS, CLIENTS, FACTORS, SLICES, WEIGHTS, XEN_WEIGHTS};
 use schedlab_model::Partition;
 use schedlab_scheduler::registry::{self, Entry, Family};
@@ -10,6 +11,7 @@ use schedlab_scheduler::{Knob, KnobKind};
 use schedlab_sim::PreemptModel;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// What can be changed of an input.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
@@ -27,7 +29,7 @@ pub struct SettingsOutput {
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct SchedulerOutput {
     /// Its name, such as `linux-6.18`.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What it is, in one line.
     pub summary: &'static str,
     /// Its knobs.
@@ -138,7 +140,13 @@ enum System {
 impl SettingsOutput {
     /// Returns what can be changed of an input with these CPUs that is played under a scheduler of
     /// this family. Without sources there are no settings of sources.
-    pub fn new(cpus: usize, family: Family, sources: bool) -> SettingsOutput {
+    /// `named`: schedulers that are offered, too.
+    pub fn new(
+        cpus: usize,
+        family: Family,
+        sources: bool,
+        named: &NamedSchedulers,
+    ) -> SettingsOutput {
         let xen = matches!(family, Family::Xen(_));
         let fits = |system: System| match system {
             System::Any => true,
@@ -154,8 +162,8 @@ impl SettingsOutput {
         let schedulers = registry::all()
             .iter()
             .filter(|entry| xen == matches!(entry.family, Family::Xen(_)))
-            .map(SchedulerOutput::from)
-            .collect();
+            .map(SchedulerOutput::from);
+        let schedulers = schedulers.chain(named.offered()).collect();
         SettingsOutput { schema: SCHEMA, settings, schedulers }
     }
 }
@@ -163,7 +171,7 @@ impl SettingsOutput {
 impl From<&Entry> for SchedulerOutput {
     fn from(entry: &Entry) -> SchedulerOutput {
         let knobs = (entry.knobs)().into_iter().map(of_knob).collect();
-        SchedulerOutput { name: entry.name, summary: entry.summary, knobs }
+        SchedulerOutput { name: entry.name.into(), summary: entry.summary, knobs }
     }
 }
 
@@ -489,7 +497,7 @@ mod tests {
     fn an_input_has_the_settings_of_its_system() {
         let keys = |name: &str, sources: bool| {
             let family = Family::named_by(name).unwrap();
-            let output = SettingsOutput::new(2, family, sources);
+            let output = SettingsOutput::new(2, family, sources, &NamedSchedulers::default());
             let keys: Vec<&str> = output.settings.iter().map(|setting| setting.key).collect();
             (keys, output.schedulers)
         };

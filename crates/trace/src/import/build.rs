@@ -489,7 +489,7 @@ impl<'o> Builder<'o> {
             );
         }
         let capabilities = self.capabilities(own_only);
-        let mut note = "Imported.".to_owned();
+        let mut note = format!("Imported from {}.", self.source.backend);
         if self.options.current_is_waker {
             note += " The task that was running counts as the waker, also where an interrupt woke.";
         }

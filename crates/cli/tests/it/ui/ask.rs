@@ -49,6 +49,37 @@ fn an_answer_is_that_of_compare() {
     assert_eq!(command, said);
 }
 
+/// A scheduler in BPF that the command named is offered and asked for; a page can name none itself,
+/// nor an option of it, which may be a file.
+#[test]
+fn an_object_that_was_named_can_be_asked_for() {
+    const FAIR: &str = "bpf:bpf/sim/fair.bpf.o";
+    const KERNEL: &str = "bpf/sim/kernel.bpf.o";
+    let server = Server::new(&["two-hogs", "--scheduler", FAIR, "--kernel-btf", KERNEL]);
+    let settings = server.get("/api/1/inputs/g:two-hogs/settings").json();
+    let schedulers = settings["schedulers"].as_array().unwrap();
+    assert_eq!(schedulers.last().unwrap()["name"], FAIR);
+    let question = |scheduler: &str| {
+        let options = json!([["for", "2s"], ["scheduler", scheduler], ["rows", "asked"]]);
+        json!({"input": "g:two-hogs", "options": options, "seeds": [1]})
+    };
+    let heard = server.ask(&question(FAIR));
+    assert!(of(&heard, "failed").is_empty(), "{heard:?}");
+    let command = of(&heard, "stage")[0]["command"].as_str().unwrap();
+    let words: Vec<&str> = command.split(' ').collect();
+    assert!(command.ends_with(&format!("--kernel-btf {KERNEL} --seeds 1")), "{command}");
+    let ran = schedlab(&[&words[1..], &["--json"]].concat());
+    let compared: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(compared == *of(&heard, "answer")[0], "another answer than that of {command}");
+    for other in ["bpf:bpf/sim/central.bpf.o", &format!("{FAIR}?profile=/etc/passwd")] {
+        let said = server.post("/api/1/ask", question(other).to_string().as_bytes());
+        assert_eq!(said.status, 422, "{other}: {said:?}");
+        assert!(said.body.contains("start `schedlab ui` with it"), "{other}: {said:?}");
+    }
+    let ran = schedlab(&["ui", "--no-open", "--scheduler", FAIR]);
+    assert!(ran.code == 2 && ran.stderr.contains("--kernel-btf FILE names"), "{}", ran.stderr);
+}
+
 /// What was prepared, and runs that are known from a question before, change no number.
 #[test]
 fn a_prepared_answer_is_that_of_compare() {

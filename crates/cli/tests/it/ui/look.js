@@ -25,6 +25,14 @@
       if (!name) wrong.push(where + " has no name");
     }
   }
+  // Colours of programs and rows on both grounds: the same rule.
+  const ink = getComputedStyle(document.documentElement), named = (name) => light(ink.getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi).map((hex) => parseInt(hex, 16)));
+  for (const name of [..."01234567"].map((k) => "--c" + k).concat([..."012345678"].map((k) => "--v" + k))) {
+    for (const ground of ["--paper", "--raise"]) {
+      const [x, y] = [named(name), named(ground)], contrast = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
+      if (contrast < 3) wrong.push(name + " on " + ground + " has a contrast of " + contrast.toFixed(2));
+    }
+  }
   const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
   ids.filter((id, i) => ids.indexOf(id) !== i).forEach((id) => wrong.push("two have the id " + id));
   return wrong.slice(0, 8);
