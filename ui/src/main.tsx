@@ -68,21 +68,26 @@ function useInput(id: string, view: View): [Seen | null, string] {
         // The sentences do not wait for the schedule, which is larger; of a large one a summary for this window comes first.
         const first = isNew ? get<LanesData>(path + "/lanes" + (query ? query + "&" : "?") + "columns=" + COLUMNS, end.signal) : null;
         first?.catch(() => undefined);
-        const [overview, settings] = await Promise.all([get<Overview>(path + "/overview" + asked({ serve: view.serve, from: view.from, to: view.to, under: view.recorded }), end.signal), get<Settings>(path + "/settings" + under, end.signal)]);
-        const now = { overview, settings, version: ++version.current };
+        const look = { serve: view.serve, from: view.from, to: view.to, under: view.recorded };
+        const [said, settings] = await Promise.all([get<Overview>(path + "/overview" + asked({ ...look, programs: isNew ? "later" : "" }), end.signal), get<Settings>(path + "/settings" + under, end.signal)]);
+        let now = { overview: said, settings, version: ++version.current };
         set((before) => ({ ...now, lanes: before?.overview.id === id ? before.lanes : null }));
         let lanes = await first;
         if (lanes) set({ ...now, lanes });
+        if (said.programs_follow) {
+          now = { ...now, overview: await get<Overview>(path + "/overview" + asked(look), end.signal) };
+          set({ ...now, lanes });
+        }
         if (!lanes || lanes.runs.some((run) => run.summed)) {
           lanes = await get<LanesData>(path + "/lanes" + query, end.signal);
           set({ ...now, lanes });
         }
         drawn.current = id;
-        if (overview.more_programs === 0) return;
+        if (now.overview.more_programs === 0) return;
         // The first hundred programs are enough for what one sees first.
         const { programs } = await get<{ programs: Program[] }>(path + "/programs" + query, end.signal);
         await idle();
-        if (!end.signal.aborted) set({ ...now, lanes, overview: { ...overview, programs, more_programs: 0 } });
+        if (!end.signal.aborted) set({ ...now, lanes, overview: { ...now.overview, programs, more_programs: 0 } });
       } catch (error) {
         if (!end.signal.aborted) fail((error as Error).message);
       }
@@ -232,7 +237,7 @@ function App() {
       </header>
       {refused && <p class="refused warn" role="alert">{refused}</p>}
       {!inputs ? <main id="main" tabIndex={-1} /> : !view.input ? <Start inputs={inputs} lessons={lessons} refresh={refresh} open={open} teach={teach} watch={watch} /> : view.input === LIVE ? <Live tab={tab} opened={(id) => { refresh(); open(id); }} /> : (
-        <main id="main" tabIndex={-1} class="bench" data-ready={seen ? "yes" : "no"}>
+        <main id="main" tabIndex={-1} class="bench" data-ready={seen && !seen.overview.programs_follow ? "yes" : "no"}>
           <div class="top">
             <h1>{seen?.overview.title || view.input}</h1>
             <p class="subtitle">{seen ? [seen.overview.name, seen.overview.cpus + (seen.overview.cpus === 1 ? " CPU" : " CPUs"), time(seen.overview.duration_ns), seen.overview.kernel && "Linux " + seen.overview.kernel, view.from && "the part from " + time(seen.overview.part_ns[0]) + " to " + time(seen.overview.part_ns[1])].filter(Boolean).join(" · ") : failed ? "" : "is being read …"}</p>
@@ -242,7 +247,7 @@ function App() {
           {seen && (
             <>
               <div class="first">{lesson && <LessonCard key={lesson.number} lesson={lesson} lessons={lessons} overview={seen.overview} settings={seen.settings} view={view} update={update} open={teach} />}<Verdict overview={seen.overview} version={seen.version} /></div>
-              <div class="side"><Panel overview={seen.overview} settings={seen.settings} view={view} target={target || running} choose={choose} update={update} running={searching.state.running} search={search} stop={searching.stop} />
+              <div class="side">{seen.overview.programs_follow ? <aside class="panel" aria-labelledby="ask" aria-busy="true"><h2 id="ask">What if …</h2><p class="status" role="status">The programs are being counted …</p></aside> : <Panel overview={seen.overview} settings={seen.settings} view={view} target={target || running} choose={choose} update={update} running={searching.state.running} search={search} stop={searching.stop} />}
                 {(answer.asked || answer.pending) && <Told asked={answer.asked} pending={answer.pending} />}</div>
               <div class="body">
                 <Answer {...answer} waiting={seen.overview.waited?.[0]} subject={view.subject} choose={(subject) => update({ subject })} page={save} />
@@ -250,7 +255,7 @@ function App() {
                 {other && <Beside id={id} other={other} overview={seen.overview} query={part && "&" + part} />}
                 <Schedule lanes={seen.lanes} overview={seen.overview} part={view.from !== ""} setPart={(from, to) => update({ from, to })} />
                 {seen.overview.kind === "recording" && <Messages id={id} query={part} choose={selected} known={(name) => seen.overview.programs.some((one) => one.name === name)} part={(from, to) => update({ from, to })} />}
-                <Programs overview={seen.overview} choose={selected} />
+                {!seen.overview.programs_follow && <Programs overview={seen.overview} choose={selected} />}
               </div>
             </>
           )}

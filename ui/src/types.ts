@@ -57,6 +57,8 @@ export interface Overview {
   guess?: string;
   programs: Program[];
   more_programs: number;
+  // They are not counted yet, and follow.
+  programs_follow: boolean;
   groups: Group[];
   sources: string[];
   waits: Wait[];

@@ -110,7 +110,9 @@ impl Api {
         let wrong = |error| (422, self.inputs.said(&error, id));
         match what {
             "overview" => {
-                opened.overview(&look, under).map(|found| answer::json(&found)).map_err(wrong)
+                let later = programs_later(query)?;
+                let found = opened.overview(&look, under, later);
+                found.map(|found| answer::json(&found)).map_err(wrong)
             }
             "programs" => opened.programs(&look).map(|found| answer::json(&found)).map_err(wrong),
             "lanes" => {
@@ -305,6 +307,15 @@ fn under(query: &str) -> Result<Option<SchedulerSpec>, Failure> {
         Ok(spec)
     };
     text.map(read).transpose()
+}
+
+/// Reads `programs`: whether they may follow in another answer.
+fn programs_later(query: &str) -> Result<bool, Failure> {
+    match value(query, "programs").as_deref() {
+        None | Some("") => Ok(false),
+        Some("later") => Ok(true),
+        Some(_) => Err((422, "programs: `later`, or nothing".to_owned())),
+    }
 }
 
 /// Reads `columns`: how many a picture of the lanes has.

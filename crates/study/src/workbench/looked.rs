@@ -1,6 +1,6 @@
-//! What one look at an input shows. Numbers and waits are found in two passes over the events, each
-//! on a thread of its own; the schedule is larger, is asked for after them, and is written down
-//! then.
+//! What one look at an input shows. Waits and numbers are found in two passes over the events; of
+//! many events the numbers come when they are asked for, after the sentences, which need waits
+//! alone. The schedule is larger, is asked for last, and is written down then.
 
 use crate::StudyError;
 use crate::compare::observe::WORST;
@@ -12,10 +12,14 @@ use schedlab_model::Ns;
 use schedlab_report::Lanes;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::follow::Followed;
-use schedlab_trace::analysis::{Scope, Waits};
+use schedlab_trace::analysis::{Analysis as _, Scope, Summary, Waits};
 use std::panic::resume_unwind;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
+
+/// So many events are looked at in both passes before the first answer. Chosen: one pass over as
+/// many takes a twentieth of a second, and the page is made once then.
+const AT_ONCE: usize = 200_000;
 
 /// What is looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -79,13 +83,27 @@ pub(super) struct Looked {
     pub(super) look: Look,
     pub(super) scope: Scope,
     pub(super) server: Option<ShownServer>,
+    /// The part, its server not known.
+    part: Scope,
+    /// Which program waited for which, and the longest waits.
+    pub(super) waits: Waits,
+    numbers: Mutex<Option<Arc<Numbers>>>,
+    lanes: OnceLock<Lanes>,
+}
+
+/// The numbers of a look.
+pub(super) struct Numbers {
     /// The program of each task.
     pub(super) classes: Vec<String>,
     /// By program.
     pub(super) measured: Measured,
-    /// Which program waited for which, and the longest waits.
-    pub(super) waits: Waits,
-    lanes: OnceLock<Lanes>,
+}
+
+impl Numbers {
+    fn new(recording: &Recording, name: &str, part: &Scope) -> Result<Numbers, StudyError> {
+        let (classes, measured) = measured(recording, name, part)?;
+        Ok(Numbers { classes, measured })
+    }
 }
 
 impl Looked {
@@ -101,18 +119,45 @@ impl Looked {
     ) -> Result<Looked, StudyError> {
         let part = look.part(recording)?;
         let mut scope = part.clone();
+        Summary::check(&recording.header).map_err(|source| StudyError::trace(name, source))?;
+        let is_small = recording.events.len() <= AT_ONCE;
         let (numbers, found) = thread::scope(|threads| {
-            let numbers = threads.spawn(|| measured(recording, name, &part));
+            let count = || Numbers::new(recording, name, &part);
+            let numbers = is_small.then(|| threads.spawn(count));
             let found = look.server(recording, scenario, &mut scope).map(|server| {
                 let waits = Waits::new(&recording.header, &scope, WORST);
                 (server, Followed::over(recording, &scope, waits))
             });
-            (numbers.join().unwrap_or_else(|panic| resume_unwind(panic)), found)
+            let joined = numbers.map(|thread| thread.join());
+            (joined.map(|numbers| numbers.unwrap_or_else(|panic| resume_unwind(panic))), found)
         });
-        let (classes, measured) = numbers?;
+        let numbers = Mutex::new(numbers.transpose()?.map(Arc::new));
         let (server, waits) = found?;
         let (look, lanes) = (look.clone(), OnceLock::new());
-        Ok(Looked { look, scope, server, classes, measured, waits, lanes })
+        Ok(Looked { look, scope, server, part, waits, numbers, lanes })
+    }
+
+    /// Returns the numbers, where they are there already.
+    pub(super) fn known_numbers(&self) -> Option<Arc<Numbers>> {
+        self.numbers.try_lock().ok().and_then(|numbers| numbers.clone())
+    }
+
+    /// Returns the numbers. Of two that ask at once one waits for the other.
+    ///
+    /// # Errors
+    /// When the recording cannot tell preemption from blocking.
+    pub(super) fn numbers(
+        &self,
+        recording: &Recording,
+        name: &str,
+    ) -> Result<Arc<Numbers>, StudyError> {
+        let mut known = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(numbers) = &*known {
+            return Ok(numbers.clone());
+        }
+        let numbers = Arc::new(Numbers::new(recording, name, &self.part)?);
+        *known = Some(numbers.clone());
+        Ok(numbers)
     }
 
     /// Returns the schedule, where it is written down already.

@@ -2,7 +2,7 @@
 
 use super::SCHEMA;
 pub use super::looked::Look;
-use super::looked::Looked;
+use super::looked::{Looked, Numbers};
 use crate::StudyError;
 use crate::compare::recorded_scheduler;
 use crate::measurements::{Kind, SubjectData};
@@ -106,6 +106,8 @@ pub struct Overview {
     pub programs: Vec<ProgramOutput>,
     /// How many more there are: `/programs` has all.
     pub more_programs: usize,
+    /// Whether they are not counted yet: the same without `programs=later` has them.
+    pub programs_follow: bool,
     /// Control groups, or domains of Xen, without the root.
     pub groups: Vec<GroupOutput>,
     /// Names of the sources of requests, of a scenario.
@@ -270,7 +272,9 @@ impl Opened {
     /// # Errors
     /// As for [`Opened::lanes`].
     pub fn look_ahead(&self, look: &Look) -> Result<(), StudyError> {
-        self.looked(look)?.lanes(&self.recording, self.scenario.is_some());
+        let looked = self.looked(look)?;
+        looked.numbers(&self.recording, &self.name)?;
+        looked.lanes(&self.recording, self.scenario.is_some());
         Ok(())
     }
 
@@ -280,7 +284,8 @@ impl Opened {
     /// As for [`Opened::lanes`].
     pub fn programs(&self, look: &Look) -> Result<ProgramsOutput, StudyError> {
         let looked = self.looked(look)?;
-        let (programs, _) = programs(&self.recording.header, &looked, usize::MAX);
+        let numbers = looked.numbers(&self.recording, &self.name)?;
+        let (programs, _) = programs(&self.recording.header, (&looked, &numbers), usize::MAX);
         Ok(ProgramsOutput { schema: SCHEMA, programs })
     }
 
@@ -300,7 +305,8 @@ impl Opened {
     }
 
     /// Returns what is in it. `under`: the scheduler that models the kernel of a recording, where
-    /// that is not chosen by its header.
+    /// that is not chosen by its header. With `programs_later` it has none of them where counting
+    /// them would take longer than all else.
     ///
     /// # Errors
     /// As for [`Opened::lanes`].
@@ -308,8 +314,14 @@ impl Opened {
         &self,
         look: &Look,
         under: Option<&SchedulerSpec>,
+        programs_later: bool,
     ) -> Result<Overview, StudyError> {
         let looked = self.looked(look)?;
+        let numbers = match looked.known_numbers() {
+            None if programs_later => None,
+            None => Some(looked.numbers(&self.recording, &self.name)?),
+            known => known,
+        };
         let Looked { scope, server, waits: found, .. } = &*looked;
         let recording = &self.recording;
         let header = &recording.header;
@@ -321,7 +333,10 @@ impl Opened {
             true => waits_of(recording, scope, &found.worst, (server.as_ref(), about)),
             false => (Vec::new(), None),
         };
-        let (programs, more_programs) = programs(header, &looked, PROGRAMS);
+        let counted = numbers.as_deref();
+        let counted = counted.map(|numbers| programs(header, (&looked, numbers), PROGRAMS));
+        let programs_follow = counted.is_none();
+        let (programs, more_programs) = counted.unwrap_or_default();
         let scenario = self.scenario.as_deref();
         Ok(Overview {
             schema: SCHEMA,
@@ -341,6 +356,7 @@ impl Opened {
             guess: server.as_ref().and_then(|server| server.guess.as_ref()).map(Guess::sentence),
             programs,
             more_programs,
+            programs_follow,
             groups: groups(header, self.family(under)),
             sources: scenario
                 .iter()
@@ -388,8 +404,13 @@ fn waits_of(
 
 /// Returns the programs, the server's first, as many as are asked for, and how many there are
 /// besides.
-fn programs(header: &Header, looked: &Looked, most: usize) -> (Vec<ProgramOutput>, usize) {
-    let Looked { scope, classes, measured, waits, .. } = looked;
+fn programs(
+    header: &Header,
+    (looked, numbers): (&Looked, &Numbers),
+    most: usize,
+) -> (Vec<ProgramOutput>, usize) {
+    let Looked { scope, waits, .. } = looked;
+    let Numbers { classes, measured } = numbers;
     let blame = &waits.blame;
     let lines: BTreeMap<String, usize> =
         (0..blame.keys.len()).rev().map(|line| (label(blame, header, line), line)).collect();

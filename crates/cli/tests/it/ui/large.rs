@@ -7,6 +7,7 @@ use super::browser::{Browser, ERRORS, READY};
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_study::{scenario, show};
 use schedlab_trace::Recording;
+use serde_json::json;
 
 const EVENTS: usize = 2_000_000;
 const CPUS: u32 = 64;
@@ -94,6 +95,13 @@ fn a_large_recording_is_looked_at() {
     let rows = "[...document.querySelectorAll('#programs ~ .scroll')][0].querySelectorAll('tbody \
                 tr').length";
     assert_eq!(browser.run(&tab, rows), 100);
+    // A part that was not looked at: its sentences come without programs, which follow.
+    let part = |more: &str| server.get(&format!("/api/1/inputs/f0/overview?from=1ms{more}")).json();
+    let (first, then) = (part("&programs=later"), part(""));
+    assert!(first["programs_follow"] == true && first["programs"] == json!([]), "{first}");
+    assert!(then["programs_follow"] == false && then["more_programs"].as_u64() >= Some(1900));
+    assert!(first["answer"] == then["answer"] && first["waits"] == then["waits"], "{first}");
+    assert_eq!(part("&programs=later"), then, "they are counted already");
     // A wait is gone to, and the view moves.
     browser.run(&tab, "document.querySelector('.waits a').click()");
     let view = "['from', 'to'].map((end) => Number(document.getElementById('lanes').dataset[end]))";

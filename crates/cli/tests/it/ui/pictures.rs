@@ -157,36 +157,17 @@ const ALIKE: [&str; 2] = [
     "document.body.style.cssText = 'margin-left: 1px; margin-right: -1px'",
 ];
 
-/// Faults: the part in which each shows, how it is planted, and how it is taken back.
-const FAULTS: [(&str, &str, &str); 5] = [
-    (
-        "side",
-        "document.querySelector('.panel').style.visibility = 'hidden'",
-        "document.querySelector('.panel').style.visibility = ''",
-    ),
-    (
-        "answer",
-        "document.querySelector('.ladder').style.visibility = 'hidden'",
-        "document.querySelector('.ladder').style.visibility = ''",
-    ),
-    (
-        "answer",
-        "document.querySelectorAll('.ladder polyline').forEach((one) => { one.style.visibility = \
-         'hidden'; })",
-        "document.querySelectorAll('.ladder polyline').forEach((one) => { one.style.visibility = \
-         ''; })",
-    ),
-    (
-        "lanes",
-        "document.querySelector('#lanes .stage canvas').style.visibility = 'hidden'",
-        "document.querySelector('#lanes .stage canvas').style.visibility = ''",
-    ),
+/// Faults: the part in which each shows, and the rule that plants it, whatever is drawn again
+/// meanwhile.
+const FAULTS: [(&str, &str); 5] = [
+    ("side", ".panel { visibility: hidden !important }"),
+    ("answer", ".ladder { visibility: hidden !important }"),
+    ("answer", ".ladder polyline { visibility: hidden !important }"),
+    ("lanes", "#lanes .stage canvas { visibility: hidden !important }"),
     (
         "programs",
-        "document.querySelectorAll('#programs ~ .scroll tr > :nth-child(2)').forEach((one) => { \
-         one.style.minWidth = one.style.width = '40rem'; })",
-        "document.querySelectorAll('#programs ~ .scroll tr > :nth-child(2)').forEach((one) => { \
-         one.style.minWidth = one.style.width = ''; })",
+        "#programs ~ .scroll tr > :nth-child(2) { min-width: 40rem !important; width: 40rem \
+         !important }",
     ),
 ];
 
@@ -216,12 +197,17 @@ fn the_page_looks_as_it_did() {
         assert_eq!(page.wrong("light"), [""; 0], "{change}");
     }
     page.browser.run(&page.tab, "document.body.style.cssText = ''");
-    for (part, fault, back) in FAULTS {
-        page.browser.run(&page.tab, fault);
+    for (part, fault) in FAULTS {
+        let plant = format!(
+            "(() => {{ const sheet = new CSSStyleSheet(); sheet.replaceSync({}); \
+             document.adoptedStyleSheets.push(sheet); return true; }})()",
+            json!(fault)
+        );
+        page.browser.run(&page.tab, &plant);
         let wrong = page.wrong("light");
         let is_told = wrong.iter().any(|text| text.contains(&format!("\"{part}\"")));
         assert!(is_told, "nothing is seen of {fault}: {wrong:?}");
-        page.browser.run(&page.tab, back);
+        page.browser.run(&page.tab, "document.adoptedStyleSheets.pop() && true");
     }
     assert_eq!(page.browser.run(&page.tab, ERRORS), "");
 }
