@@ -36,6 +36,8 @@ pub use facts::{
 pub use machine::{is_emulated, machine, rt_runtime};
 pub use pods::{PodFacts, pod};
 pub use proc::stolen;
+#[doc(hidden)]
+pub use record::bpf::made_up;
 pub use record::child::Command as OwnCommand;
 pub use record::in_kernel;
 pub use record::{

@@ -7,6 +7,7 @@
 //! `experiments/recorder_cost.py`.
 
 mod decode;
+pub mod made_up;
 mod messages;
 mod ring;
 mod sums;

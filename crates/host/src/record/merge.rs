@@ -113,6 +113,11 @@ impl Merger {
         }
     }
 
+    /// How many events wait for the next round.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
+    }
+
     /// CLOCK_MONOTONIC of event time 0.
     pub(crate) fn origin(&self) -> u64 {
         self.origin
@@ -562,7 +567,7 @@ mod tests {
                 fresh += times.len();
             }
             merger.round(&mut sources, (round * ROUND).saturating_sub(1), &mut sink);
-            assert_eq!(merger.queues.iter().map(VecDeque::len).sum::<usize>(), fresh);
+            assert_eq!(merger.waiting(), fresh);
         }
         merger.finish(&mut sources, &Over { at: 20 * ROUND, steal: Vec::new() }, &mut sink);
         made.sort_unstable();

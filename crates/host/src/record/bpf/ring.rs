@@ -13,13 +13,12 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where the parts of `struct control` stand.
-const HEAD: usize = 0;
-const LOST: usize = 8;
-const TAIL: usize = 64;
+pub(super) const HEAD: usize = 0;
+pub(super) const LOST: usize = 8;
+pub(super) const TAIL: usize = 64;
 
-/// The ring of one CPU.
-pub(crate) struct BpfRing {
-    loaded: Rc<RefCell<Loaded>>,
+/// Reads the ring of one CPU.
+pub(super) struct Reader {
     rings: Rc<Shared>,
     controls: Rc<Shared>,
     cpu: usize,
@@ -30,18 +29,14 @@ pub(crate) struct BpfRing {
     seen: u64,
     stopped: bool,
     decoder: Decoder,
-    facts: Option<FactRing>,
 }
 
-impl BpfRing {
+impl Reader {
     pub(super) fn new(
-        loaded: &Rc<RefCell<Loaded>>,
         (rings, controls): (&Rc<Shared>, &Rc<Shared>),
         (cpu, slots): (usize, usize),
-        facts: Option<FactRing>,
-    ) -> BpfRing {
-        BpfRing {
-            loaded: Rc::clone(loaded),
+    ) -> Reader {
+        Reader {
             rings: Rc::clone(rings),
             controls: Rc::clone(controls),
             cpu,
@@ -51,29 +46,14 @@ impl BpfRing {
             seen: 0,
             stopped: false,
             decoder: Decoder::default(),
-            facts,
         }
-    }
-
-    pub(super) fn facts(&self) -> Option<&FactRing> {
-        self.facts.as_ref()
-    }
-
-    pub(super) fn loaded(&self) -> &RefCell<Loaded> {
-        &self.loaded
-    }
-
-    pub(crate) fn cpu(&self) -> usize {
-        self.cpu
     }
 
     fn control(&self, part: usize) -> &AtomicU64 {
         self.controls.long(self.cpu * CONTROL + part)
     }
 
-    /// Calls `each` with every record that is there, in order. Returns how many were lost since the
-    /// last call.
-    pub(crate) fn drain_records(&mut self, mut each: impl FnMut([u64; 4])) -> u64 {
+    fn records(&mut self, mut each: impl FnMut([u64; 4])) -> u64 {
         let head = self.control(HEAD).load(Ordering::Acquire);
         // x86 shows the stores of another CPU in their order. Elsewhere a record counts when the
         // look before saw the head beyond it: a poll's time is enough for any store to arrive.
@@ -94,23 +74,11 @@ impl BpfRing {
         let lost = self.control(LOST).load(Ordering::Relaxed);
         lost - std::mem::replace(&mut self.lost, lost)
     }
-}
 
-impl CpuSource for BpfRing {
-    fn enable(&mut self) -> std::io::Result<()> {
-        self.stopped = false;
-        self.loaded.borrow_mut().attach()
-    }
-
-    fn disable(&mut self) -> std::io::Result<()> {
-        self.loaded.borrow_mut().detach();
-        self.stopped = true;
-        Ok(())
-    }
-
-    fn drain(&mut self, out: &mut VecDeque<RawEvent>) {
+    /// Appends what is there.
+    pub(super) fn events(&mut self, out: &mut VecDeque<RawEvent>) {
         let mut decoder = std::mem::take(&mut self.decoder);
-        let lost = self.drain_records(|words| {
+        let lost = self.records(|words| {
             for event in decoder.before(words) {
                 event.into_iter().for_each(|event| out.push_back(event));
             }
@@ -122,13 +90,70 @@ impl CpuSource for BpfRing {
         self.decoder = decoder;
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.slots * RECORD
+    }
+}
+
+/// The ring of one CPU.
+pub(crate) struct BpfRing {
+    loaded: Rc<RefCell<Loaded>>,
+    reader: Reader,
+    facts: Option<FactRing>,
+}
+
+impl BpfRing {
+    pub(super) fn new(
+        loaded: &Rc<RefCell<Loaded>>,
+        memory: (&Rc<Shared>, &Rc<Shared>),
+        place: (usize, usize),
+        facts: Option<FactRing>,
+    ) -> BpfRing {
+        BpfRing { loaded: Rc::clone(loaded), reader: Reader::new(memory, place), facts }
+    }
+
+    pub(super) fn facts(&self) -> Option<&FactRing> {
+        self.facts.as_ref()
+    }
+
+    pub(super) fn loaded(&self) -> &RefCell<Loaded> {
+        &self.loaded
+    }
+
+    pub(crate) fn cpu(&self) -> usize {
+        self.reader.cpu
+    }
+
+    /// Calls `each` with every record that is there, in order. Returns how many were lost since the
+    /// last call.
+    pub(crate) fn drain_records(&mut self, each: impl FnMut([u64; 4])) -> u64 {
+        self.reader.records(each)
+    }
+}
+
+impl CpuSource for BpfRing {
+    fn enable(&mut self) -> std::io::Result<()> {
+        self.reader.stopped = false;
+        self.loaded.borrow_mut().attach()
+    }
+
+    fn disable(&mut self) -> std::io::Result<()> {
+        self.loaded.borrow_mut().detach();
+        self.reader.stopped = true;
+        Ok(())
+    }
+
+    fn drain(&mut self, out: &mut VecDeque<RawEvent>) {
+        self.reader.events(out);
+    }
+
     fn enable_facts(&mut self) -> std::io::Result<()> {
         self.loaded.borrow_mut().attach_facts()
     }
 
     fn drain_facts(&mut self, out: &mut VecDeque<RawFact>) {
         let Some(facts) = &mut self.facts else { return };
-        facts.drain(self.cpu, self.stopped, out);
+        facts.drain(self.reader.cpu, self.reader.stopped, out);
         // Known when the programs are detached, and not by CPU: the first ring has all.
         let left_out = std::mem::take(&mut self.loaded.borrow_mut().left_out);
         if left_out > 0 {
@@ -137,7 +162,7 @@ impl CpuSource for BpfRing {
     }
 
     fn ring_bytes(&self) -> usize {
-        self.slots * RECORD
+        self.reader.bytes()
     }
 
     /// A tracepoint whose last program went gets another one only after a grace period
