@@ -187,8 +187,14 @@ fn pass_slice_above(rq: &mut Rq, mut queue: QueueId) {
 /// Saves what an entity that leaves is owed, within bounds: two requests, or a tick.
 #[inline]
 pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
+    let mean = average(rq, rq.entity(id).queue);
+    rq.entity_mut(id).vlag = lag_to_save(env, rq, id, mean);
+}
+
+/// The lag that [`save_lag`] saves when the mean is `mean`.
+#[inline]
+pub(super) fn lag_to_save(env: Env<'_>, rq: &mut Rq, id: EntityId, mean: i64) -> i64 {
     let queue = rq.entity(id).queue;
-    let mean = average(rq, queue);
     let longest =
         if env.t.version.bounds_lag_by_longest() { longest_request(rq, queue) } else { 0 };
     let entity = rq.entity_mut(id);
@@ -201,7 +207,7 @@ pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     if entity.delayed && env.t.version.keeps_delayed_lag() {
         lag = lag.max(entity.vlag);
     }
-    entity.vlag = lag;
+    lag
 }
 
 /// The longest request of those queued, ns.
@@ -221,7 +227,7 @@ pub(super) fn lag_was_bounded(rq: &Rq, id: EntityId) -> bool {
 
 /// What an entity is owed when the mean is `mean`, within the same bounds.
 #[inline]
-pub(super) fn clamped_lag(env: Env<'_>, entity: &mut Entity, mean: i64) -> i64 {
+fn clamped_lag(env: Env<'_>, entity: &mut Entity, mean: i64) -> i64 {
     let tick = env.cx.world.tick_ns.0;
     let limit = entity.load.virt((2 * u64::from(entity.slice)).max(tick)) as i64;
     (mean - entity.vruntime).clamp(-limit, limit)

@@ -2,10 +2,10 @@
 //! waking with each sum worked out once. The rules are those of the parent module, which is asked
 //! whenever something is unusual.
 
-use super::lag::{clamped_lag, mean, position, rebase};
+use super::lag::{lag_to_save, mean, position, rebase};
 use super::protection::{cancel_protection, holds, is_protected, protection_of, shrink_protection};
 use super::timeline::{TimelinePosition, Waiting};
-use super::{Eevdf, FairRules, charge, charge_here};
+use super::{Eevdf, FairRules, charge, charge_here, preempt_protected};
 use crate::linux::core::plain::{change_by_steps, pick_plain};
 use crate::linux::core::rq::{Entity, EntityId, NONE, Queue, ROOT, Rq};
 use crate::linux::tunables::Tunables;
@@ -58,14 +58,20 @@ impl Sums {
 pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
     charge_here(env, rq, curr);
     let (entities, q) = rq.root();
-    let entity = &mut entities[curr as usize];
+    let entity = &entities[curr as usize];
     let sums = Sums::of_queue(q, Some(entity));
     let mut mean = sums.mean();
-    if env.t.has(Feature::DELAY_DEQUEUE) && !sums.reach(entity.vruntime) {
+    let delays = env.t.has(Feature::DELAY_DEQUEUE) && !sums.reach(entity.vruntime);
+    if !delays || env.t.version.keeps_delayed_lag() {
+        let lag = lag_to_save(env, rq, curr, mean);
+        rq.entity_mut(curr).vlag = lag;
+    }
+    let (entities, q) = rq.root();
+    let entity = &mut entities[curr as usize];
+    if delays {
         entity.delayed = true;
         rq.delayed += 1;
     } else {
-        entity.vlag = clamped_lag(env, entity, mean);
         entity.on_rq = false;
         uncount(q, entity);
         mean = Sums::of_queue(q, None).mean();
@@ -123,9 +129,9 @@ fn block_past_delayed(
 /// The delayed entity `id`, which waits at `place`, leaves the root queue; V is `mean`.
 #[inline(always)]
 fn leave_delayed(env: Env<'_>, rq: &mut Rq, place: TimelinePosition, id: EntityId, mean: i64) {
+    let lag = lag_to_save(env, rq, id, mean);
     let (entities, q) = rq.root();
     let entity = &mut entities[id as usize];
-    let lag = clamped_lag(env, entity, mean);
     entity.vlag = if env.t.has(Feature::DELAY_ZERO) { lag.min(0) } else { lag };
     entity.on_rq = false;
     entity.delayed = false;
@@ -293,16 +299,24 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
     let sums = Sums::of_queue(q, Some(se));
     let rival = se.on_rq & sums.reach(se.vruntime);
     // Before all others are looked at: the running one goes on whatever they are. One branch, since
-    // none of this can be foreseen.
+    // none of this can be foreseen. Where this question takes a delayed one off that should run,
+    // they are looked at unless the running one is protected.
     let goes_on = (!shorter & is_protected(env.t, se))
-        | !sums.reach(pse.vruntime)
-        | (se.deadline < pse.deadline);
+        | !env.t.version.wakeup_takes_delayed_off()
+            & (!sums.reach(pse.vruntime) | (se.deadline < pse.deadline));
     let wins = !(rival & goes_on) && {
         let mean = sums.mean();
-        match q.timeline.find(|vruntime| vruntime <= mean) {
-            Some((_, best)) => best.entity == woken,
-            None => !rival && q.timeline.first().is_some_and(|first| first.entity == woken),
+        let best = match q.timeline.find(|vruntime| vruntime <= mean) {
+            Some((_, best)) => Some(best).filter(|best| !rival || se.deadline >= best.deadline),
+            None if rival => None,
+            None => q.timeline.first(),
+        };
+        if env.t.version.wakeup_takes_delayed_off()
+            && best.is_some_and(|best| entities[best.entity as usize].delayed)
+        {
+            return preempt_protected(env, rq, (curr, woken), shorter);
         }
+        best.is_some_and(|best| best.entity == woken)
     };
     if wins {
         if shorter {
