@@ -184,7 +184,7 @@ fn join_plain<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueu
     if first {
         rq.start_fair_server(env);
     }
-    if !rq.hrtick {
+    if env.t.has(Feature::HRTICK) && !rq.hrtick {
         fair::set_hrtick::<F>(env, rq);
     }
 }

@@ -192,11 +192,18 @@ pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
 }
 
 /// The lag that [`save_lag`] saves when the mean is `mean`.
-#[inline]
+#[inline(always)]
 pub(super) fn lag_to_save(env: Env<'_>, rq: &mut Rq, id: EntityId, mean: i64) -> i64 {
-    let queue = rq.entity(id).queue;
-    let longest =
-        if env.t.version.bounds_lag_by_longest() { longest_request(rq, queue) } else { 0 };
+    if env.t.version.bounds_lag_by_longest() {
+        bounded_by_longest(env, rq, id, mean)
+    } else {
+        clamped_lag(env, rq.entity_mut(id), mean)
+    }
+}
+
+/// The same by the rules of 6.19 and later.
+fn bounded_by_longest(env: Env<'_>, rq: &mut Rq, id: EntityId, mean: i64) -> i64 {
+    let longest = longest_request(rq, rq.entity(id).queue);
     let entity = rq.entity_mut(id);
     let mut lag = if longest > 0 {
         let limit = entity.load.virt(longest + env.cx.world.tick_ns.0) as i64;
