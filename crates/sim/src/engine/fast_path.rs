@@ -104,7 +104,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             None => Onset { left: 0, starts: false },
         };
-        self.arm_slice(cpu, pick.slice_ns);
+        match pick.slice_ns {
+            // Its work is armed below.
+            Some(ns) if next.is_some() && !on.starts => {
+                self.cpus[cpu].slice_armed = true;
+                let at = self.slice_end(ns);
+                self.due.slots.arm_cpu_first(cpu, OfCpu::Slice, at);
+            }
+            slice => self.arm_slice(cpu, slice),
+        }
         if self.out.has_cmds() {
             self.carry_out(cpu, Cause::Other)?;
         }
