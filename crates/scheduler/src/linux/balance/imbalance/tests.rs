@@ -214,7 +214,8 @@ fn searches_shorten_with_the_square_of_use() {
 }
 
 proptest! {
-    /// Where the numbers of tasks say what the one other group should give, the averages say it too.
+    /// Where the numbers of tasks say what the one other group should give, the averages say it
+    /// too.
     #[test]
     fn numbers_of_tasks_decide_as_averages_do(
         tasks in prop::array::uniform4(0u32..4), smt in any::<bool>(), sibling in any::<bool>(),
