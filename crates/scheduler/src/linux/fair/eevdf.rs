@@ -463,13 +463,19 @@ fn preempt_protected(env: Env<'_>, rq: &mut Rq, (se, pse): (EntityId, EntityId),
         fair::dequeue_delayed::<Eevdf>(env, rq, best);
         best = choose(env.t, rq, queue, !shorter);
     }
-    if best == pse {
+    settle_preemption(env, rq, se, shorter, best == pse);
+}
+
+/// A task that was woken takes the CPU from `curr` if it `wins`. `shorter`: its request is.
+#[inline(always)]
+fn settle_preemption(env: Env<'_>, rq: &mut Rq, curr: EntityId, shorter: bool, wins: bool) {
+    if wins {
         if shorter {
-            cancel_protection(env.t, rq, se);
+            cancel_protection(env.t, rq, curr);
         }
         rq.resched(env);
     } else if shorter && env.t.has(Feature::RUN_TO_PARITY) {
-        shrink_protection(rq, se);
+        shrink_protection(rq, curr);
     }
 }
 
