@@ -160,6 +160,11 @@ impl Out {
         self.waits.set(false);
         cmds.pop()
     }
+    /// Whether all commands that wait set timers.
+    #[inline]
+    pub fn only_timers(&self) -> bool {
+        self.cmds.borrow().iter().all(|cmd| matches!(cmd, Cmd::Arm(..) | Cmd::Disarm(_)))
+    }
     /// Whether the waiting commands let `task` go, which was throttled.
     pub fn unthrottles(&self, task: TaskId) -> bool {
         let last = self.cmds.borrow().iter().rev().copied().find(

@@ -125,7 +125,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             index: TaskIndex::new(),
             rt_period: L::Lock::new(RtPeriod { active: false, next: 0 }),
             budgets: (0..cpus).map(|_| RtBudget::new(t.rt_runtime)).collect(),
-            plain: version.has_plain_path() && !t.has(Feature::HRTICK),
+            plain: !t.has(Feature::HRTICK) || version.hrtick_at_switch(),
             rules: PhantomData,
             t,
         }

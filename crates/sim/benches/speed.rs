@@ -7,6 +7,9 @@
 //! periodic tasks releases, completions and preemptions; for W2 slice ends and wakeups; for Linux
 //! the events of the stream (switches, wakeups, migrations). The totals of each run are checked
 //! before its speed is printed.
+//!
+//! Machines differ, so each row is also printed in events of a bare heap loop in Python
+//! (`cpu/heap.py`), which runs in turns with it; the best of each counts.
 #![allow(clippy::print_stdout)]
 
 #[path = "../tests/common/mod.rs"]
@@ -33,11 +36,22 @@ fn job_events(outcome: &Outcome) -> u64 {
     tasks.iter().map(|t| t.wakeups + t.response.count() + t.preemptions).sum()
 }
 
+/// CPU seconds of one event of a bare heap loop in Python; `None` where there is no `python3`.
+fn heap_event() -> Option<f64> {
+    let out = std::process::Command::new("python3")
+        .args(["-c", include_str!("cpu/heap.py")])
+        .output()
+        .ok()?;
+    String::from_utf8(out.stdout).ok()?.trim().parse().ok()
+}
+
 fn measure(row: &Row) {
     let options = RunOptions::for_time(Ns::from_s(row.seconds));
     let machine = Machine::flat(row.cpus);
     let (mut best, mut hash): (Option<(f64, u64)>, u64) = (None, 0);
+    let mut heap: Option<f64> = None;
     for _ in 0..cpu::repeats(3) {
+        heap = heap_event().into_iter().chain(heap).reduce(f64::min);
         let scheduler = scheduler(row.spec, row.cpus);
         let start = cpu::seconds();
         let outcome = run(&machine, &row.workload, scheduler.as_ref(), &options, &mut ())
@@ -51,11 +65,13 @@ fn measure(row: &Row) {
         }
     }
     let Some((spent, count)) = best else { return };
+    let rate = count as f64 / spent;
+    let times = heap.map_or_else(|| "no Python".to_owned(), |heap| format!("{:.2}", rate * heap));
     println!(
-        "{:<34} {:>7.2} M events/s {:>9.0} sim s per CPU s   ({count} events, {} sim s, \
-         {spent:.3} CPU s, hash {hash:016x})",
+        "{:<34} {:>7.2} M events/s {times:>9} × heap loop {:>7.0} sim s per CPU s   ({count} \
+         events, {} sim s, {spent:.3} CPU s, hash {hash:016x})",
         row.name,
-        count as f64 / spent / 1e6,
+        rate / 1e6,
         row.seconds as f64 / spent,
         row.seconds,
     );
@@ -130,6 +146,7 @@ fn main() {
             check: free,
         },
         linux("linux-6.18", "linux-6.18, 8 CPUs, 64 tasks"),
+        linux("linux-7.2", "linux-7.2, 8 CPUs, 64 tasks"),
         linux("linux-6.12", "linux-6.12, 8 CPUs, 64 tasks"),
         linux("linux-6.1", "linux-6.1, 8 CPUs, 64 tasks"),
         linux("linux-2.6.22", "linux-2.6.22, 8 CPUs, 64 tasks"),

@@ -33,7 +33,7 @@ pub(super) mod placement;
 use crate::linux::balance::domains::{Domain, Level, Link};
 use crate::linux::balance::imbalance::{Amount, Ask, Idle};
 use crate::linux::balance::newidle_odds::NewidleOdds;
-use crate::linux::core::rq::{Class, Entity, EntityId, NONE, Rq};
+use crate::linux::core::rq::{Class, Entity, EntityId, NONE, ROOT, Rq};
 use crate::linux::core::smp::{self, Smp};
 use crate::linux::fair::pelt::Moment;
 use crate::linux::fair::{self, FairRules};
@@ -47,7 +47,7 @@ pub(super) use nohz_kick::KICK;
 /// With only pinned tasks the interval may grow to this.
 const MAX_PINNED_INTERVAL: u64 = 512;
 /// Longest interval: a tenth of a second for each CPU.
-const LONGEST_PER_CPU: u64 = 100_000_000;
+pub(super) const LONGEST_PER_CPU: u64 = 100_000_000;
 
 /// One CPU's view of its domains.
 #[derive(Debug, Default)]
@@ -167,8 +167,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let domain = &smp.domains.all[smp.domains.of_cpu[cpu.index()][level].domain];
         let factor = if busy { domain.busy_factor } else { 1 };
         let ticks = (state.interval_ms * factor * 1_000_000).div_ceil(tick) - u64::from(busy);
-        let longest = LONGEST_PER_CPU * smp.summary.cpus() as u64 / tick;
-        ticks.clamp(1, longest.max(1)) * tick
+        ticks.clamp(1, smp.longest_interval) * tick
     }
 
     /// A CPU is about to become idle: looks for a task, near first. Gives whether there is
@@ -228,8 +227,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let domain = &smp.domains.all[link.domain];
         let failed = self.level(cx, smp, cpu, level).failed;
         let attempt = Attempt { domain, link, to: cpu, idle, failed };
-        let online = smp.online().and(&domain.span);
-        let mut cpus = online;
+        let part;
+        let online = if smp.all_online() {
+            &domain.span
+        } else {
+            part = smp.online().and(&domain.span);
+            &part
+        };
+        let mut fewer: Option<CpuSet> = None;
         let pinned_below = |group: usize| smp.pinned(link.domain, group);
         let again = smp.summary.asked_before(cx.now);
         loop {
@@ -242,8 +247,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 idle,
                 now: cx.now,
                 again,
-                cpus: &cpus,
-                online: &online,
+                cpus: fewer.as_ref().unwrap_or(online),
+                online,
                 pinned_below: &pinned_below,
                 by_core: self.t.version.balances_by_core(),
                 mean_only: self.t.smp.group_imbalance,
@@ -267,6 +272,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 return true;
             }
             if all_pinned {
+                let cpus = fewer.get_or_insert(*online);
                 cpus.remove(from);
                 if !cpus.is_within(&domain.groups[link.local].cpus) {
                     continue;
@@ -349,7 +355,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             if !movable(rq, &rq.curr) || rq.pushed != NONE {
                 return None;
             }
-            let candidates = looked_at(rq);
+            let candidates = looked_at(env, rq);
             let mut ids = candidates.iter().map(|&(_, id)| id);
             let found = ids.find(|id| *id != rq.curr && movable(rq, id));
             rq.candidates = candidates;
@@ -394,10 +400,16 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         };
         loop {
             let target = Attempt { to, ..*attempt };
-            let detached = self.locked(from, |rq| {
+            let detached = {
+                let rq = &mut *self.rqs[from.index()].lock();
                 rq.touch::<F>(env, false);
-                self.detach_some(env, rq, &target, &group, amount, &mut left)
-            });
+                let detached = self.detach_some(env, rq, &target, &group, amount, &mut left);
+                // Fair tasks that stay look from outside as they did.
+                if !(detached.entities.is_empty() && rq.looks_fair()) {
+                    self.publish(rq);
+                }
+                detached
+            };
             let moved = detached.entities.len();
             total += moved;
             some_pinned |= detached.some_pinned;
@@ -430,7 +442,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return Detached::default();
         }
         let looked = self.t.smp.nr_migrate.min(rq.nr_running);
-        let candidates = looked_at(rq);
+        let candidates = looked_at(env, rq);
         for (seen, &(_, id)) in candidates.iter().enumerate() {
             let alone = attempt.idle != Idle::No && rq.nr_running <= 1;
             if alone || seen as u32 >= looked || *left <= 0 {
@@ -556,9 +568,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 /// The fair tasks of a queue that balancing looks at, the running one among them, least recently
 /// run first, each with its stamp. The list goes back to [`Rq::candidates`] after use: a CPU that
 /// becomes idle asks for it, which is too often for an allocation.
-fn looked_at(rq: &mut Rq) -> Vec<(u32, EntityId)> {
+fn looked_at(env: Env<'_>, rq: &mut Rq) -> Vec<(u32, EntityId)> {
     let mut found = std::mem::take(&mut rq.candidates);
     found.clear();
+    // How many there are; where groups have limits, at most.
+    let root = rq.queue(ROOT);
+    let all = if env.pools.is_none() { root.h_nr - rq.delayed } else { u32::MAX };
     for (id, e) in rq.entities.iter().enumerate() {
         let takes = e.on_rq
             && e.task != NONE
@@ -567,6 +582,9 @@ fn looked_at(rq: &mut Rq) -> Vec<(u32, EntityId)> {
             && !rq.is_throttled(e.queue);
         if takes {
             found.push((e.stamp, id as EntityId));
+            if found.len() == all as usize {
+                break;
+            }
         }
     }
     found.sort_unstable();

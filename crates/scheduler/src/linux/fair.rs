@@ -198,10 +198,14 @@ pub(super) fn dequeue<F: FairRules>(
 }
 
 /// With HRTICK, the slice of the running fair task ends by a timer if others wait.
+#[inline]
 pub(super) fn set_hrtick<F: FairRules>(env: Env<'_>, rq: &mut Rq) {
-    if !env.t.has(Feature::HRTICK) || rq.queue(ROOT).h_nr < 2 {
-        return;
+    if env.t.has(Feature::HRTICK) && rq.queue(ROOT).h_nr >= 2 {
+        arm_hrtick::<F>(env, rq);
     }
+}
+
+fn arm_hrtick<F: FairRules>(env: Env<'_>, rq: &mut Rq) {
     let Some(curr) = rq.curr_of(Class::Fair).filter(|&curr| rq.entity(curr).on_rq) else { return };
     match F::slice_left(env, rq, curr) {
         left if left < 0 => rq.resched(env),

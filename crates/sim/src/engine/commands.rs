@@ -339,9 +339,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         match slice {
             Some(ns) => {
                 c.slice_armed = true;
-                let (late, slop) =
-                    (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
-                self.arm_in(cpu, OfCpu::Slice, ns.0.saturating_add(late).max(slop));
+                let at = self.slice_end(ns);
+                self.due.slots.arm_cpu(cpu, OfCpu::Slice, at);
             }
             None if c.slice_armed => {
                 c.slice_armed = false;
@@ -349,5 +348,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             None => {}
         }
+    }
+
+    /// Returns when a slice of `ns` that begins now ends.
+    #[inline]
+    pub(super) fn slice_end(&self, ns: Ns) -> u64 {
+        let (late, slop) = (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
+        self.clock.now.saturating_add(ns.0.saturating_add(late).max(slop))
     }
 }

@@ -1,7 +1,7 @@
 //! The fast path: decisions on a machine without costs. As in [`dispatch`](super::dispatch), but
 //! the decision and the switch are one moment, so each record is looked up once. What happens
-//! rarely (nothing changes, the decision gave commands) goes the plain way. `tests/it/paths.rs`
-//! holds both to the same events.
+//! rarely (nothing changes, the decision gave commands that set no timer) goes the plain way.
+//! `tests/it/paths.rs` holds both to the same events.
 
 use super::program::length;
 use super::slots::OfCpu;
@@ -86,13 +86,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if prev == pick.task {
             return self.stays(cpu, why, pick);
         }
-        if self.out.has_cmds() {
+        if self.out.has_cmds() && !self.out.only_timers() {
             return self.apply(cpu, prev, why, pick, 0);
         }
         self.switch(cpu, prev, why, pick)
     }
 
-    /// As `apply` and `record_switch` when the decision gave no commands.
+    /// As `apply` and `record_switch` when the decision gave no commands but for timers, which know
+    /// nothing of the switch.
     #[inline(always)]
     fn switch(&mut self, cpu: usize, prev: Option<TaskId>, why: Prev, pick: Pick) -> Step {
         let (now, next) = (self.clock.now, pick.task);
@@ -103,7 +104,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             None => Onset { left: 0, starts: false },
         };
-        self.arm_slice(cpu, pick.slice_ns);
+        match pick.slice_ns {
+            // Its work is armed below.
+            Some(ns) if next.is_some() && !on.starts => {
+                self.cpus[cpu].slice_armed = true;
+                let at = self.slice_end(ns);
+                self.due.slots.arm_cpu_first(cpu, OfCpu::Slice, at);
+            }
+            slice => self.arm_slice(cpu, slice),
+        }
+        if self.out.has_cmds() {
+            self.carry_out(cpu, Cause::Other)?;
+        }
         let prev_state = match why {
             Prev::Blocked => PrevState::Sleeping,
             Prev::Exited => PrevState::Dead,

@@ -305,6 +305,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 First::Task(task) => self.task_timer(task)?,
                 First::Cpu(cpu, 0) if FREE => self.work_done_fast(cpu)?,
                 First::Cpu(cpu, 0) => self.work_done(cpu)?,
+                First::Cpu(cpu, which) if which == OfCpu::Slice as usize => self.slice_over(cpu),
                 First::Cpu(cpu, which) => self.fire(PER_CPU * cpu + which)?,
                 First::Other(slot) => self.fire(slot)?,
             }
@@ -346,8 +347,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Fires::Work(cpu) if FREE => self.work_done_fast(cpu),
             Fires::Work(cpu) => self.work_done(cpu),
             Fires::Slice(cpu) => {
-                self.cpus[cpu].slice_armed = false;
-                self.request(cpu, state::Cause::Other, Some(cpu));
+                self.slice_over(cpu);
                 Ok(())
             }
             Fires::Resched(cpu) => {
@@ -368,6 +368,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Fires::Arrival => self.comes_from_outside(),
             Fires::Warmup => self.restart_metrics(),
         }
+    }
+
+    /// The slice of a decision has ended.
+    #[inline]
+    fn slice_over(&mut self, cpu: usize) {
+        self.cpus[cpu].slice_armed = false;
+        self.request(cpu, state::Cause::Other, Some(cpu));
     }
 
     /// Counts one more step in which no time passes.

@@ -180,6 +180,19 @@ impl Slots {
         self.store(cpu, which, self.key(PER_CPU * cpu + which as usize, at), seq);
     }
 
+    /// As [`arm_cpu`](Self::arm_cpu) where another slot of `cpu` is armed before anything is asked:
+    /// the tree is brought up to date once for both.
+    #[inline]
+    pub(crate) fn arm_cpu_first(&mut self, cpu: usize, which: OfCpu, at: u64) {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.more |= at == self.now;
+        let key = self.key(PER_CPU * cpu + which as usize, at);
+        let line = &mut self.lines[cpu];
+        line.key[which as usize] = key;
+        line.seq[which as usize] = seq;
+    }
+
     /// Fires the tick of `cpu` at `at`, before everything else of that instant.
     #[inline]
     pub(crate) fn arm_tick(&mut self, cpu: usize, at: u64) {
@@ -242,15 +255,32 @@ impl Slots {
     /// in order.
     #[inline(never)]
     pub(crate) fn collect(&mut self, first: First, into: &mut Vec<(u64, u32)>) {
-        let mut next = Some((first, true));
-        while let Some((taken, another)) = next {
-            let slot = match taken {
-                First::Cpu(cpu, which) => PER_CPU * cpu + which,
-                First::Task(task) => self.first_task + task,
-                First::Other(slot) => slot,
-            };
-            into.push((self.seq(slot), slot as u32));
-            next = if another { self.begin() } else { None };
+        let slot = match first {
+            First::Cpu(cpu, which) => PER_CPU * cpu + which,
+            First::Task(task) => self.first_task + task,
+            First::Other(slot) => slot,
+        };
+        into.push((self.seq(slot), slot as u32));
+        // Tree by tree: the order is that of arming anyway.
+        let number = (1 << self.bits) - 1;
+        while self.tasks.top() >> self.bits == self.now {
+            let slot = (self.tasks.top() & number) as usize;
+            let task = slot - self.first_task;
+            self.tasks.replace_top(task, NEVER);
+            into.push((self.seqs[task], slot as u32));
+        }
+        while self.cpus.top() >> self.bits == self.now {
+            let slot = (self.cpus.top() & number) as usize;
+            let (cpu, which) = (slot / PER_CPU, slot % PER_CPU);
+            let line = &mut self.lines[cpu];
+            line.key[which] = NEVER;
+            into.push((line.seq[which], slot as u32));
+            self.cpus.replace_top(cpu, line.earliest());
+        }
+        while self.others.top() >> self.bits == self.now {
+            let slot = (self.others.top() & number) as usize;
+            self.others.replace_top(slot - self.first_other, NEVER);
+            into.push((self.seqs[slot - self.first_task], slot as u32));
         }
         in_order(into);
     }
@@ -274,6 +304,12 @@ impl Slots {
 /// foresee: each is put where as many stand before it as are smaller.
 fn in_order(batch: &mut [(u64, u32)]) {
     const FEW: usize = 16;
+    if let [one, other] = batch {
+        if other.0 < one.0 {
+            std::mem::swap(one, other);
+        }
+        return;
+    }
     if batch.len() > FEW {
         return batch.sort_unstable();
     }

@@ -318,19 +318,31 @@ impl Summary {
         out
     }
 
+    #[inline]
     fn grow_tasks(&mut self, count: usize) {
         if count > self.tasks.len() {
-            self.tasks.resize_with(count, TaskSummary::default);
-            self.tracks.resize(count, Track::UNSEEN);
+            self.resize_tasks(count);
         }
     }
 
+    #[cold]
+    fn resize_tasks(&mut self, count: usize) {
+        self.tasks.resize_with(count, TaskSummary::default);
+        self.tracks.resize(count, Track::UNSEEN);
+    }
+
+    #[inline]
     fn grow_cpus(&mut self, count: usize) {
         if count > self.cpus.len() {
-            self.cpus.resize_with(count, CpuSummary::default);
-            self.current.resize(count, (None, Ns::ZERO));
-            self.fresh.resize(count, true);
+            self.resize_cpus(count);
         }
+    }
+
+    #[cold]
+    fn resize_cpus(&mut self, count: usize) {
+        self.cpus.resize_with(count, CpuSummary::default);
+        self.current.resize(count, (None, Ns::ZERO));
+        self.fresh.resize(count, true);
     }
 
     /// The window up to now, by value.

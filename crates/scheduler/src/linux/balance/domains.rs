@@ -88,6 +88,15 @@ impl Group {
         self.only
     }
 
+    /// Whether any of its CPUs is in `set`.
+    #[inline]
+    pub(in crate::linux) fn meets(&self, set: &CpuSet) -> bool {
+        match self.only {
+            Some(cpu) => set.contains(cpu),
+            None => self.within(set).next().is_some(),
+        }
+    }
+
     /// Calls `f` with its CPUs that are in `set`.
     #[inline]
     pub(in crate::linux) fn for_each_within(&self, set: &CpuSet, mut f: impl FnMut(CpuId)) {

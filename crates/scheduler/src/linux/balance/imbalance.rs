@@ -23,7 +23,7 @@
 use crate::linux::balance::domains::{Domain, Domains, Group, Level};
 use crate::linux::balance::placement::Kind;
 use crate::linux::core::cpu_summary::CpuSummary;
-use crate::linux::fair::pelt::SCALE;
+use crate::linux::fair::pelt::{Moment, SCALE};
 use schedlab_model::{CpuId, CpuSet, Ns};
 
 /// Why a CPU balances.
@@ -129,9 +129,9 @@ impl Ask<'_> {
         (from != self.cpu).then_some((from, amount))
     }
 
-    /// What there is in a group; `remote` is its index when it is not the own one. `by_count`: a
-    /// group with fewer tasks than CPUs has room, and no average of it is asked for.
-    fn stats(&self, group: &Group, remote: Option<usize>, by_count: bool) -> Stats {
+    /// How many tasks and CPUs there are in a group, as if it had room.
+    #[inline]
+    fn counts(&self, group: &Group) -> Stats {
         let mut stats = Stats { cores: group.cores, ..Stats::default() };
         group.for_each_within(self.cpus, |cpu| {
             let (tasks, fair, idle) = self.summary.counts(cpu);
@@ -140,6 +140,19 @@ impl Ask<'_> {
             stats.fair += fair;
             stats.idle += u64::from(idle);
         });
+        stats
+    }
+
+    /// No CPU of the domain that is online is left out.
+    #[inline]
+    fn is_whole(&self) -> bool {
+        std::ptr::eq(self.cpus, self.online) || self.cpus == self.online
+    }
+
+    /// What there is in a group; `remote` is its index when it is not the own one. `by_count`: a
+    /// group with fewer tasks than CPUs has room, and no average of it is asked for.
+    fn stats(&self, group: &Group, remote: Option<usize>, by_count: bool, now: Moment) -> Stats {
+        let mut stats = self.counts(group);
         let has_room = by_count && stats.tasks < stats.cpus;
         group.for_each_within(self.cpus, |cpu| {
             if has_room {
@@ -149,14 +162,14 @@ impl Ask<'_> {
             let averages = if self.again {
                 self.summary.averages(cpu, self.now)
             } else {
-                self.summary.averages_once(cpu, self.now)
+                self.summary.averages_once(cpu, now)
             };
             stats.load += averages.load;
             stats.util += averages.util;
             stats.runnable += averages.runnable;
             stats.capacity += averages.capacity;
         });
-        if self.cpus != self.online {
+        if !self.is_whole() {
             group.for_each_within(&self.online.without(self.cpus), |cpu| {
                 stats.cpus += 1;
                 stats.capacity += self.summary.capacity(cpu, self.now);
@@ -198,13 +211,22 @@ impl Ask<'_> {
 
     /// `by_count`: see [`stats`](Self::stats).
     fn busiest_group(&self, by_count: bool) -> Option<(usize, Amount)> {
-        let groups = &self.domain.groups;
-        let mut local = self.stats(&groups[self.local], None, by_count);
+        let two = by_count && self.domain.groups.len() == 2;
+        match two.then(|| self.other_of_two()).flatten() {
+            Some(found) => found,
+            None => self.busiest_of_all(by_count),
+        }
+    }
+
+    /// The same by all that is known of all groups.
+    fn busiest_of_all(&self, by_count: bool) -> Option<(usize, Amount)> {
+        let (groups, now) = (&self.domain.groups, Moment::new(self.now));
+        let mut local = self.stats(&groups[self.local], None, by_count, now);
         let by_count = by_count && local.tasks < local.cpus;
         let (mut load, mut util, mut capacity) = (local.load, local.util, local.capacity);
         let mut busiest: Option<(usize, Stats)> = None;
         for index in (self.local + 1..groups.len()).chain(0..self.local) {
-            let stats = self.stats(&groups[index], Some(index), by_count);
+            let stats = self.stats(&groups[index], Some(index), by_count, now);
             (load, util, capacity) =
                 (load + stats.load, util + stats.util, capacity + stats.capacity);
             if stats.fair > 0 && busiest.as_ref().is_none_or(|(_, old)| self.busier(&stats, old)) {
@@ -222,6 +244,25 @@ impl Ask<'_> {
             return None;
         }
         self.amount(&mut local, &there, average).map(|amount| (index, amount))
+    }
+
+    /// What [`busiest_group`](Self::busiest_group) gives where there is one other group and this
+    /// one has room, if the numbers of tasks say it whatever the averages are. `None`: they do not.
+    fn other_of_two(&self) -> Option<Option<(usize, Amount)>> {
+        let (groups, other) = (&self.domain.groups, 1 - self.local);
+        let (mut local, there) = (self.counts(&groups[self.local]), self.counts(&groups[other]));
+        if local.tasks >= local.cpus || !self.is_whole() || (self.pinned_below)(other) {
+            return None;
+        }
+        if there.fair == 0 {
+            return Some(None);
+        }
+        // Worth it as if it had room, so also if it has none.
+        if self.worth_it(&mut local, &there, 0) {
+            return Some(self.amount(&mut local, &there, 0).map(|amount| (other, amount)));
+        }
+        // Averages could say that it is overloaded only where tasks outnumber CPUs.
+        (there.tasks <= there.cpus).then_some(None)
     }
 
     /// Remembers how far a search for an idle CPU of this LLC may go.
@@ -361,228 +402,4 @@ fn scan_length(util: u64, llc: u64, pct: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::linux::core::cpu_summary::tests::{hogs, runs_for};
-    use proptest::prelude::*;
-    use schedlab_model::Topology;
-
-    const NOW: Ns = Ns::from_s(10);
-
-    struct Machine {
-        summary: CpuSummary,
-        domains: Domains,
-        online: CpuSet,
-    }
-
-    impl Machine {
-        fn new(topology: &Topology, tasks: &[u32]) -> Machine {
-            let domains = Domains::build(topology, &CpuSet::ALL);
-            let caches = 1 + domains.llc_id.iter().max().map_or(0, |&id| id as usize);
-            let summary = CpuSummary::new(topology.cpus(), &vec![topology.cpus() / caches; caches]);
-            for (cpu, &count) in tasks.iter().enumerate() {
-                hogs(&summary, cpu as u32, count, NOW);
-            }
-            Machine { summary, domains, online: CpuSet::first(topology.cpus()) }
-        }
-        fn ask(&self, cpu: u32, level: usize, idle: Idle, by_core: bool) -> Ask<'_> {
-            let (domain, link) = self.domains.chain(CpuId(cpu)).nth(level).unwrap();
-            Ask {
-                summary: &self.summary,
-                domains: &self.domains,
-                domain,
-                local: link.local,
-                cpu: CpuId(cpu),
-                idle,
-                now: NOW,
-                again: false,
-                cpus: &self.online,
-                online: &self.online,
-                pinned_below: &|_| false,
-                by_core,
-                mean_only: false,
-            }
-        }
-    }
-
-    #[test]
-    fn hogs_beyond_the_cpus_overload_a_group() {
-        // One CPU each: a hog fills it, two overload it.
-        assert_eq!(Kind::classify(0, 1, 1024, 0, 0, 117), Kind::Spare);
-        assert_eq!(Kind::classify(1, 1, 1024, 1024, 1024, 117), Kind::Busy);
-        assert_eq!(Kind::classify(1, 1, 1024, 300, 300, 117), Kind::Spare, "much room left");
-        assert_eq!(Kind::classify(2, 1, 1024, 1024, 2048, 117), Kind::Overloaded);
-        assert_eq!(
-            Kind::classify(2, 1, 1024, 200, 300, 117),
-            Kind::Spare,
-            "two light tasks do not fill a CPU"
-        );
-        assert!(
-            Kind::Spare < Kind::Busy
-                && Kind::Busy < Kind::Imbalanced
-                && Kind::Imbalanced < Kind::Overloaded
-        );
-    }
-
-    proptest! {
-        /// Averages that are not asked for would have changed nothing.
-        #[test]
-        fn a_cpu_that_becomes_idle_finds_the_same_by_count(
-            tasks in prop::collection::vec(0u32..4, 2..9), light in any::<u8>(), threads in any::<bool>(),
-            by_core in any::<bool>(),
-        ) {
-            let cpus = if threads { tasks.len() & !1 } else { tasks.len() };
-            let topology = match threads {
-                true => Topology::regular(1, 1, cpus / 2, 2),
-                false => Topology::flat(cpus),
-            };
-            let machine = Machine::new(&topology, &tasks[..cpus]);
-            for cpu in (0..cpus as u32).filter(|cpu| light >> cpu & 1 != 0) {
-                runs_for(&machine.summary, cpu, Ns::from_ms(1), NOW);
-            }
-            for (cpu, level) in (0..cpus as u32).flat_map(|cpu| (0..2).map(move |level| (cpu, level))) {
-                if machine.domains.chain(CpuId(cpu)).nth(level).is_none_or(|(d, _)| d.level > Level::Mc) {
-                    continue;
-                }
-                let ask = machine.ask(cpu, level, Idle::New, by_core);
-                prop_assert_eq!(ask.busiest_group(true), ask.busiest_group(false));
-            }
-        }
-    }
-
-    #[test]
-    fn the_fuller_group_is_busiest() {
-        let machine = Machine::new(&Topology::flat(4), &[0, 2, 3, 1]);
-        let (from, amount) = machine.ask(0, 0, Idle::Yes, true).busiest().unwrap();
-        assert_eq!((from, amount), (CpuId(2), Amount::Tasks(1)));
-    }
-
-    #[test]
-    fn half_the_difference_moves() {
-        let machine = Machine::new(&Topology::flat(2), &[0, 7]);
-        assert_eq!(
-            machine.ask(0, 0, Idle::Yes, false).busiest(),
-            Some((CpuId(1), Amount::Tasks(3)))
-        );
-        // Both overloaded: load, half of the difference.
-        let machine = Machine::new(&Topology::flat(2), &[2, 6]);
-        let (_, amount) = machine.ask(0, 0, Idle::No, false).busiest().unwrap();
-        let Amount::Load(load) = amount else { panic!("{amount:?}") };
-        assert!((2000..=2048).contains(&load), "{load}");
-        // One task beyond: half a task; it moves after a failed attempt.
-        let machine = Machine::new(&Topology::flat(2), &[1, 2]);
-        let (_, amount) = machine.ask(0, 0, Idle::No, false).busiest().unwrap();
-        assert!(matches!(amount, Amount::Load(500..=512)), "{amount:?}");
-    }
-
-    /// The busiest group has the highest class, not the highest load: two light tasks overload a
-    /// CPU while the average of all is above their load. `calculate_imbalance` subtracts without a
-    /// sign, so the difference wraps and the local one counts.
-    #[test]
-    fn an_overloaded_group_below_the_average_gives_tasks() {
-        let machine = Machine::new(&Topology::flat(4), &[1, 1, 9, 3]);
-        let mut light = crate::linux::fair::pelt::Signal::zero(Ns(0));
-        let inputs = crate::linux::fair::pelt::Inputs { load: 15, runnable: 1, running: true };
-        light.set(crate::linux::fair::pelt::Moment::new(Ns(0)), inputs);
-        light.at(NOW);
-        machine.summary.publish_fair(CpuId(0), &light);
-        let mut cpus = machine.online;
-        cpus.remove(CpuId(2));
-        // Without the nine hogs, whose CPU still counts, the average is 1027, and the three hogs
-        // are above it.
-        let ask = Ask { cpus: &cpus, ..machine.ask(0, 0, Idle::No, false) };
-        assert!(
-            matches!(ask.busiest(), Some((CpuId(3), Amount::Load(980..=1030)))),
-            "{:?}",
-            ask.busiest()
-        );
-        let there =
-            Stats { kind: Kind::Overloaded, average: 700, capacity: SCALE, ..Stats::default() };
-        let mut local = Stats { kind: Kind::Busy, load: 15, capacity: SCALE, ..Stats::default() };
-        assert_eq!(ask.amount(&mut local, &there, 1370), Some(Amount::Load(1355)));
-    }
-
-    /// Two nodes of four CPUs; on the first one four CPUs with two tasks each, of which three are
-    /// not considered any more: their tasks may not leave. What is left does not overload the node,
-    /// so that the second one, which has three tasks, takes nothing.
-    #[test]
-    fn a_group_stays_as_large_as_it_is() {
-        let topology = Topology::regular(2, 1, 4, 1);
-        let machine = Machine::new(&topology, &[2, 2, 2, 2, 1, 1, 1, 0]);
-        let all = machine.ask(7, 1, Idle::Yes, true);
-        assert!(
-            matches!(all.busiest(), Some((CpuId(0), Amount::Util(1..)))),
-            "{:?}",
-            all.busiest()
-        );
-        let mut cpus = machine.online;
-        [0, 1, 2].into_iter().for_each(|cpu| cpus.remove(CpuId(cpu)));
-        let ask = Ask { cpus: &cpus, ..machine.ask(7, 1, Idle::Yes, true) };
-        assert_eq!(ask.busiest(), None);
-    }
-
-    #[test]
-    fn a_small_difference_is_left_alone() {
-        let machine = Machine::new(&Topology::flat(2), &[8, 9]);
-        assert_eq!(machine.ask(0, 0, Idle::No, false).busiest(), None);
-        let machine = Machine::new(&Topology::flat(2), &[7, 9]);
-        assert!(machine.ask(0, 0, Idle::No, false).busiest().is_some());
-        let machine = Machine::new(&Topology::flat(2), &[9, 7]);
-        assert_eq!(machine.ask(0, 0, Idle::No, false).busiest(), None, "this one is the busiest");
-    }
-
-    #[test]
-    fn siblings_share_tasks() {
-        // Two caches of four CPUs: 3 + 0 tasks, every CPU has at most one.
-        let topology = Topology::regular(1, 2, 4, 1);
-        let machine = Machine::new(&topology, &[1, 1, 1, 0, 0, 0, 0, 0]);
-        assert!(matches!(
-            machine.ask(4, 1, Idle::Yes, true).busiest(),
-            Some((_, Amount::Tasks(1)))
-        ));
-        let machine = Machine::new(&topology, &[1, 1, 0, 0, 1, 0, 0, 0]);
-        assert_eq!(machine.ask(5, 1, Idle::Yes, true).busiest(), None, "2 and 1 is balanced");
-    }
-
-    #[test]
-    fn nodes_keep_small_differences() {
-        let machine = Machine::new(&Topology::regular(2, 1, 16, 1), &[1, 1]);
-        assert_eq!(machine.ask(16, 1, Idle::Yes, true).busiest(), None);
-        let machine = Machine::new(&Topology::regular(2, 1, 16, 1), &[1; 8]);
-        assert!(machine.ask(16, 1, Idle::Yes, true).busiest().is_some());
-    }
-
-    #[test]
-    fn only_one_cpu_of_a_group_balances() {
-        // Two caches with two two-thread cores each; level 2 joins the caches.
-        let topology = Topology::regular(1, 2, 2, 2);
-        let machine = Machine::new(&topology, &[1, 0, 0, 0, 1, 1, 1, 1]);
-        let ours = |cpu, new| machine.ask(cpu, 2, Idle::Yes, new).is_ours();
-        assert_eq!(
-            [0, 1, 2, 3].map(|cpu| ours(cpu, false)),
-            [false, true, false, false],
-            "first idle CPU"
-        );
-        assert_eq!(
-            [0, 1, 2, 3].map(|cpu| ours(cpu, true)),
-            [false, false, true, false],
-            "idle core first"
-        );
-        assert_eq!(
-            [4, 5, 6, 7].map(|cpu| ours(cpu, true)),
-            [true, false, false, false],
-            "all busy: the first"
-        );
-        assert!(machine.ask(5, 2, Idle::New, true).is_ours());
-    }
-
-    #[test]
-    fn searches_shorten_with_the_square_of_use() {
-        assert_eq!(scan_length(0, 8, 117), 8);
-        assert_eq!(scan_length(8 * 512, 8, 117), 5);
-        assert_eq!(scan_length(8 * 875, 8, 117), 0);
-        let machine = Machine::new(&Topology::flat(8), &[1, 1, 1, 1, 0, 0, 0, 0]);
-        machine.ask(7, 0, Idle::Yes, true).busiest();
-        assert_eq!(machine.summary.scan(0), 5);
-    }
-}
+mod tests;

@@ -379,7 +379,7 @@ impl Placement<'_> {
         let mut best: Option<(usize, GroupFacts)> = None;
         for index in (local..domain.groups.len()).chain(0..local) {
             let group = &domain.groups[index];
-            if group.within(self.allowed).next().is_none() {
+            if !group.meets(self.allowed) {
                 continue;
             }
             let facts = self.group_facts(domain, group);

@@ -14,7 +14,7 @@
 //! | capacity is what RT leaves, at least 1 | `scale_rt_capacity` | modelled (interrupts and DL: none) | `rt_takes_capacity` |
 //! | an LLC remembers whether it has an idle core, and how far to scan | `sched_domain_shared` | modelled | `placement` |
 
-use crate::linux::fair::pelt::{Inputs, Pelt, SCALE, Signal};
+use crate::linux::fair::pelt::{Inputs, Moment, Pelt, SCALE, Signal};
 use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -148,6 +148,17 @@ const _: () = assert!(offset_of!(Row, idle_since) == 64, "publishing writes one 
 const _: () =
     assert!(offset_of!(Row, rt_signal) == 2 * 64, "averages without RT tasks need one more");
 
+impl Row {
+    /// What the RT class leaves of the CPU, 1 … 1024.
+    #[inline]
+    fn capacity(&self, now: impl FnOnce() -> Moment) -> u64 {
+        if !self.has_rt.load(Relaxed) || self.rt_signal.is_zero() {
+            return SCALE;
+        }
+        SCALE.saturating_sub(self.rt_signal.at(now()).util_avg()).max(1)
+    }
+}
+
 /// What the load signals of one CPU come to at some time.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::linux) struct Averages {
@@ -219,8 +230,9 @@ impl SharedSet {
         }
         CpuSet::from_words(words)
     }
+    /// How many CPUs are in it.
     #[inline]
-    fn count(&self) -> u32 {
+    pub(in crate::linux) fn count(&self) -> u32 {
         self.count.load(Relaxed)
     }
     /// Whether no CPU is in it.
@@ -270,11 +282,14 @@ impl Published {
         self.state() & 1 == 0 && self.sums[1..].iter().all(|sum| sum.load(Relaxed) == 0)
     }
     #[inline]
-    fn at(&self, now: Ns) -> Pelt {
+    fn at(&self, now: Moment) -> Pelt {
         let pelt = Pelt::from_parts(std::array::from_fn(|i| self.sums[i].load(Relaxed)));
         let state = self.state();
         let runnable = (state & ((1 << COUNT_SHIFT) - 1)) >> 1;
-        pelt.at(now, Inputs { load: self.load.load(Relaxed), runnable, running: state & 1 != 0 })
+        pelt.at_moment(
+            now,
+            Inputs { load: self.load.load(Relaxed), runnable, running: state & 1 != 0 },
+        )
     }
 }
 
@@ -348,12 +363,7 @@ impl CpuSummary {
     /// Publishes `cpu`'s state as of `now`. Gives whether it became idle or busy by that.
     #[inline]
     pub(in crate::linux) fn publish(&self, cpu: CpuId, now: Ns, facts: &Facts) -> Turn {
-        self.publish_packed(cpu, now, facts.packed())
-    }
-    /// The same with packed facts.
-    #[inline]
-    fn publish_packed(&self, cpu: CpuId, now: Ns, new: [u64; 2]) -> Turn {
-        self.show(self.row(cpu), cpu, now, new)
+        self.show(self.row(cpu), cpu, now, facts.packed())
     }
     /// Where only fair tasks are: packed facts, and the load signals if they have `changed`. Looks
     /// the row up once.
@@ -507,7 +517,7 @@ impl CpuSummary {
     /// The load signals of the fair class at `now`: load, runnable and use.
     #[inline]
     pub(in crate::linux) fn signals(&self, cpu: CpuId, now: Ns) -> Pelt {
-        self.row(cpu).fair_signal.at(now)
+        self.row(cpu).fair_signal.at(Moment::new(now))
     }
     /// All averages of a CPU at `now`. A fork that looks at every CPU, and the next one in the same
     /// instant, find most of them worked out.
@@ -529,13 +539,14 @@ impl CpuSummary {
     /// The same without leaving them for others, which costs more than it saves where it is not
     /// asked again.
     #[inline]
-    pub(in crate::linux) fn averages_once(&self, cpu: CpuId, now: Ns) -> Averages {
-        let signals = self.signals(cpu, now);
+    pub(in crate::linux) fn averages_once(&self, cpu: CpuId, now: Moment) -> Averages {
+        let row = self.row(cpu);
+        let signals = row.fair_signal.at(now);
         Averages {
             load: signals.load_avg(1),
             util: signals.util_avg(),
             runnable: signals.runnable_avg(),
-            capacity: self.capacity(cpu, now),
+            capacity: row.capacity(|| now),
         }
     }
     /// A CPU balances at `now`. Gives whether another one did so at the same time, as many do whose
@@ -549,7 +560,7 @@ impl CpuSummary {
     #[inline(never)]
     fn average(&self, cpu: CpuId, now: Ns) {
         let row = self.row(cpu);
-        let Averages { load, util, runnable, capacity } = self.averages_once(cpu, now);
+        let Averages { load, util, runnable, capacity } = self.averages_once(cpu, Moment::new(now));
         let values = [load, util, runnable, capacity];
         row.averages.iter().zip(values).for_each(|(cell, value)| cell.store(value, Relaxed));
         row.averaged[0].store(now.0 + 1, Relaxed);
@@ -562,12 +573,7 @@ impl CpuSummary {
     /// What the RT class leaves of the CPU, 1 … 1024.
     #[inline]
     pub(in crate::linux) fn capacity(&self, cpu: CpuId, now: Ns) -> u64 {
-        let row = self.row(cpu);
-        if !row.has_rt.load(Relaxed) || row.rt_signal.is_zero() {
-            return SCALE;
-        }
-        let used = row.rt_signal.at(now).util_avg();
-        SCALE.saturating_sub(used).max(1)
+        self.row(cpu).capacity(|| Moment::new(now))
     }
 
     /// Whether last-level cache `llc` may have a core without a task.

@@ -1,5 +1,6 @@
 //! The common case in one piece: a CPU that has fair tasks of the root group only, without groups,
-//! bandwidth limits, deadline and RT tasks or HRTICK.
+//! bandwidth limits, deadline and RT tasks, or the HRTICK of before 7.1, which each `schedule` sets
+//! anew.
 //!
 //! Nothing is decided here that [`decide`](super::decide) and [`fair`] would decide otherwise: the
 //! walk over classes and levels is left out because there is one of each.
@@ -8,7 +9,8 @@
 use crate::linux::core::rq::{EntityId, NONE, ROOT, Rq};
 use crate::linux::core::smp::Smp;
 use crate::linux::fair::pelt::Moment;
-use crate::linux::fair::{Dequeue, Enqueue, FairRules};
+use crate::linux::fair::{self, Dequeue, Enqueue, FairRules};
+use crate::linux::version::Feature;
 use crate::linux::{Env, Linux};
 use crate::{Cmd, Locks, Pick, Prev};
 use schedlab_model::TaskId;
@@ -48,6 +50,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         if prev != next {
             rq.curr = next;
+            self.time_slice(env, rq);
             if prev != NONE && smp.is_some() {
                 // The clock that a wakeup left may be an older one.
                 let wall = if rq.wall == env.cx.now { now } else { Moment::new(rq.wall) };
@@ -71,6 +74,18 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         self.publish_estimate(rq);
         Pick { task, slice_ns: None, note: 0 }
+    }
+
+    /// Another task, or none, runs: its slice ends by HRTICK, where there is one.
+    #[inline(always)]
+    fn time_slice(&self, env: Env<'_>, rq: &mut Rq) {
+        if self.t.has(Feature::HRTICK) {
+            if rq.curr == NONE {
+                fair::clear_hrtick(env, rq);
+            } else {
+                fair::set_hrtick::<F>(env, rq);
+            }
+        }
     }
 
     /// A wakeup where the task is: `queued`, which a blocked but delayed one is, or on the CPU
@@ -136,7 +151,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         } else {
             F::preempt_plain(env, rq, curr, woken, new);
         }
-        if rq.need_resched && (curr == NONE || rq.entity(curr).on_rq) {
+        // A lazy request does not let `schedule` reuse the clock.
+        let lazy = self.t.version.preempts_lazily();
+        if rq.need_resched && (curr == NONE || (!lazy && rq.entity(curr).on_rq)) {
             rq.skip_clock = true;
         }
     }
@@ -166,6 +183,9 @@ fn join_plain<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueu
     rq.nr_running += 1;
     if first {
         rq.start_fair_server(env);
+    }
+    if env.t.has(Feature::HRTICK) && !rq.hrtick {
+        fair::set_hrtick::<F>(env, rq);
     }
 }
 

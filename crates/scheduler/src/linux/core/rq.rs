@@ -363,6 +363,11 @@ impl Rq {
     pub(in crate::linux) fn root(&mut self) -> (&mut [Entity], &mut Queue) {
         (&mut self.entities, &mut self.top)
     }
+    /// Whether it has fair tasks only, and others know that.
+    #[inline]
+    pub(in crate::linux) fn looks_fair(&self) -> bool {
+        self.rt_nr == 0 && self.dl_here == 0 && !self.rt_ran && !self.dl_shown
+    }
     /// Whether tasks are in the root queue only.
     #[inline(always)]
     pub(in crate::linux) fn is_flat(&self) -> bool {

@@ -1,6 +1,7 @@
 //! What the CPUs of one machine share: the CPU summary, the domains, and the times of their next
 //! balance. A machine with one CPU has none of it.
 
+use crate::linux::balance::LONGEST_PER_CPU;
 use crate::linux::balance::domains::{self, Domain, Domains, Level, Parts};
 use crate::linux::balance::packing::Estimates;
 use crate::linux::balance::placement::{Own, Placement, WakerFacts, Wakeup};
@@ -47,6 +48,8 @@ pub(in crate::linux) struct Smp {
     deadlines: Box<[[AtomicI64; 2]]>,
     /// A CPU on which a single RT task waits, below a deadline task, counts as overloaded.
     single_rt_overloads: bool,
+    /// The longest time between two balances of a domain, ticks.
+    pub(in crate::linux) longest_interval: u64,
 }
 
 /// Longest time that counts as idle, ns: twice the cost that one balance is assumed to have at
@@ -65,6 +68,7 @@ impl Smp {
         for cpu in domains.online.iter() {
             online.set(cpu, cx.cpu(cpu).online);
         }
+        let longest_interval = LONGEST_PER_CPU * topology.cpus() as u64 / cx.world.tick_ns.0;
         let no_deadlines = |_| [AtomicI64::new(dl::NEVER), AtomicI64::new(dl::NEVER)];
         Smp {
             counts_delayed: t.version.counts_delayed(),
@@ -83,6 +87,7 @@ impl Smp {
             domains,
             edges: TickEdges::new(cx.world),
             distributed: AtomicU32::new(u32::MAX),
+            longest_interval: longest_interval.max(1),
         }
     }
 
@@ -101,7 +106,13 @@ impl Smp {
     /// The CPUs that are online now.
     #[inline]
     pub(in crate::linux) fn online(&self) -> CpuSet {
-        self.online.get()
+        if self.all_online() { self.domains.online } else { self.online.get() }
+    }
+
+    /// Whether every CPU of the machine is online.
+    #[inline]
+    pub(in crate::linux) fn all_online(&self) -> bool {
+        self.online.count() as usize == self.summary.cpus()
     }
 
     /// A CPU came or went.

@@ -264,20 +264,7 @@ impl FairRules for Eevdf {
         let shorter =
             env.t.has(Feature::PREEMPT_SHORT) && rq.entity(pse).slice < rq.entity(se).slice;
         if env.t.version.eevdf_slice_protection() {
-            let mut best = choose(env.t, rq, queue, !shorter);
-            while env.t.version.wakeup_takes_delayed_off() && rq.entity(best).delayed {
-                fair::dequeue_delayed::<Eevdf>(env, rq, best);
-                best = choose(env.t, rq, queue, !shorter);
-            }
-            if best == pse {
-                if shorter {
-                    cancel_protection(env.t, rq, se);
-                }
-                rq.resched(env);
-            } else if shorter && env.t.has(Feature::RUN_TO_PARITY) {
-                shrink_protection(rq, se);
-            }
-            return;
+            return preempt_protected(env, rq, (se, pse), shorter);
         }
         let earlier = rq.entity(pse).deadline < rq.entity(se).deadline;
         if shorter && eligible(rq, pse) && (earlier || !eligible(rq, se)) {
@@ -464,6 +451,31 @@ fn place_again(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     rq.entity_mut(id).on_rq = true;
     if !running {
         join(rq, id);
+    }
+}
+
+/// Asks for a reschedule if `pse`, which was woken, should run in place of `se` (rules of 6.17+).
+/// `shorter`: its request is.
+fn preempt_protected(env: Env<'_>, rq: &mut Rq, (se, pse): (EntityId, EntityId), shorter: bool) {
+    let queue = rq.entity(se).queue;
+    let mut best = choose(env.t, rq, queue, !shorter);
+    while env.t.version.wakeup_takes_delayed_off() && rq.entity(best).delayed {
+        fair::dequeue_delayed::<Eevdf>(env, rq, best);
+        best = choose(env.t, rq, queue, !shorter);
+    }
+    settle_preemption(env, rq, se, shorter, best == pse);
+}
+
+/// A task that was woken takes the CPU from `curr` if it `wins`. `shorter`: its request is.
+#[inline(always)]
+fn settle_preemption(env: Env<'_>, rq: &mut Rq, curr: EntityId, shorter: bool, wins: bool) {
+    if wins {
+        if shorter {
+            cancel_protection(env.t, rq, curr);
+        }
+        rq.resched(env);
+    } else if shorter && env.t.has(Feature::RUN_TO_PARITY) {
+        shrink_protection(rq, curr);
     }
 }
 

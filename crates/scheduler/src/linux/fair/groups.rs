@@ -132,7 +132,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let mut rq = self.rqs[cpu.index()].lock();
         for queue in ROOT + 1..rq.queues() {
             let q = rq.queue_mut(queue);
-            if (q.nr > 0 || q.reported > 0) && q.throttle_count == 0 {
+            // It is a division whether the load has changed enough.
+            if (q.nr > 0 || q.reported > 0) && q.throttle_count == 0 && may_report(env, q) {
                 report(env, smp, q);
             }
         }
@@ -204,14 +205,19 @@ fn carry_average(rq: &mut Rq, owner: EntityId, old: u64) {
 fn report(env: Env<'_>, smp: &Smp, q: &mut Queue) -> u64 {
     let now = env.cx.now;
     let average = q.signal.peek(now).load_avg(1);
-    let rested = !env.t.version.reports_once_a_ms() || now >= q.reported_at + Ns::from_ms(1);
-    if average.abs_diff(q.reported) > q.reported / 64 && rested {
+    if average.abs_diff(q.reported) > q.reported / 64 && may_report(env, q) {
         let everywhere = &smp.group_load[q.group.index()];
         let sum = everywhere.load(Relaxed) + average - q.reported;
         everywhere.store(sum, Relaxed);
         (q.reported, q.reported_at) = (average, now);
     }
     average
+}
+
+/// Whether the last report is old enough.
+#[inline]
+fn may_report(env: Env<'_>, q: &Queue) -> bool {
+    !env.t.version.reports_once_a_ms() || env.cx.now >= q.reported_at + Ns::from_ms(1)
 }
 
 /// A CPU's part of a group's weight, when `here` of the group's load `sum` is on it.

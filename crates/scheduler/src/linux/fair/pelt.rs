@@ -311,8 +311,14 @@ impl Pelt {
     /// changing it.
     #[inline]
     pub(in crate::linux) fn at(&self, now: Ns, inputs: Inputs) -> Pelt {
+        self.at_moment(Moment::new(now), inputs)
+    }
+
+    /// The same where the moment is at hand.
+    #[inline]
+    pub(in crate::linux) fn at_moment(&self, now: Moment, inputs: Inputs) -> Pelt {
         let mut later = *self;
-        later.advance(now, inputs);
+        later.advance_to(now, inputs);
         later
     }
 }

@@ -457,6 +457,11 @@ proptest! {
     }
 
     #[test]
+    fn plain_and_general_paths_agree_in_7_2(cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..160)) {
+        plain_and_general_paths_agree::<Eevdf>(V7_2, cpus, &steps);
+    }
+
+    #[test]
     fn no_task_is_lost_in_6_1(cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..120)) {
         no_task_is_lost::<Cfs>(V6_1, cpus, &steps);
     }

@@ -199,10 +199,6 @@ impl Version {
     pub(in crate::linux) const fn charges_at_delayed_wake(&self) -> bool {
         self.release.since(7, 2, 0)
     }
-    /// The short path through the common case knows these rules.
-    pub(in crate::linux) const fn has_plain_path(&self) -> bool {
-        !self.release.since(6, 19, 0)
-    }
 }
 
 /// Reschedule requests and timers.

@@ -187,10 +187,23 @@ fn pass_slice_above(rq: &mut Rq, mut queue: QueueId) {
 /// Saves what an entity that leaves is owed, within bounds: two requests, or a tick.
 #[inline]
 pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
-    let queue = rq.entity(id).queue;
-    let mean = average(rq, queue);
-    let longest =
-        if env.t.version.bounds_lag_by_longest() { longest_request(rq, queue) } else { 0 };
+    let mean = average(rq, rq.entity(id).queue);
+    rq.entity_mut(id).vlag = lag_to_save(env, rq, id, mean);
+}
+
+/// The lag that [`save_lag`] saves when the mean is `mean`.
+#[inline(always)]
+pub(super) fn lag_to_save(env: Env<'_>, rq: &mut Rq, id: EntityId, mean: i64) -> i64 {
+    if env.t.version.bounds_lag_by_longest() {
+        bounded_by_longest(env, rq, id, mean)
+    } else {
+        clamped_lag(env, rq.entity_mut(id), mean)
+    }
+}
+
+/// The same by the rules of 6.19 and later.
+fn bounded_by_longest(env: Env<'_>, rq: &mut Rq, id: EntityId, mean: i64) -> i64 {
+    let longest = longest_request(rq, rq.entity(id).queue);
     let entity = rq.entity_mut(id);
     let mut lag = if longest > 0 {
         let limit = entity.load.virt(longest + env.cx.world.tick_ns.0) as i64;
@@ -201,7 +214,7 @@ pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     if entity.delayed && env.t.version.keeps_delayed_lag() {
         lag = lag.max(entity.vlag);
     }
-    entity.vlag = lag;
+    lag
 }
 
 /// The longest request of those queued, ns.
@@ -221,7 +234,7 @@ pub(super) fn lag_was_bounded(rq: &Rq, id: EntityId) -> bool {
 
 /// What an entity is owed when the mean is `mean`, within the same bounds.
 #[inline]
-pub(super) fn clamped_lag(env: Env<'_>, entity: &mut Entity, mean: i64) -> i64 {
+fn clamped_lag(env: Env<'_>, entity: &mut Entity, mean: i64) -> i64 {
     let tick = env.cx.world.tick_ns.0;
     let limit = entity.load.virt((2 * u64::from(entity.slice)).max(tick)) as i64;
     (mean - entity.vruntime).clamp(-limit, limit)

@@ -2,10 +2,10 @@
 //! waking with each sum worked out once. The rules are those of the parent module, which is asked
 //! whenever something is unusual.
 
-use super::lag::{clamped_lag, mean, position, rebase};
-use super::protection::{cancel_protection, holds, is_protected, protection_of, shrink_protection};
+use super::lag::{lag_to_save, mean, position, rebase};
+use super::protection::{cancel_protection, holds, is_protected, protection_of};
 use super::timeline::{TimelinePosition, Waiting};
-use super::{Eevdf, FairRules, charge, charge_here};
+use super::{Eevdf, FairRules, charge, charge_here, preempt_protected, settle_preemption};
 use crate::linux::core::plain::{change_by_steps, pick_plain};
 use crate::linux::core::rq::{Entity, EntityId, NONE, Queue, ROOT, Rq};
 use crate::linux::tunables::Tunables;
@@ -58,14 +58,21 @@ impl Sums {
 pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
     charge_here(env, rq, curr);
     let (entities, q) = rq.root();
-    let entity = &mut entities[curr as usize];
+    let entity = &entities[curr as usize];
     let sums = Sums::of_queue(q, Some(entity));
     let mut mean = sums.mean();
-    if env.t.has(Feature::DELAY_DEQUEUE) && !sums.reach(entity.vruntime) {
-        entity.delayed = true;
+    let delays = env.t.has(Feature::DELAY_DEQUEUE) && !sums.reach(entity.vruntime);
+    if delays {
+        if env.t.version.keeps_delayed_lag() {
+            rq.entity_mut(curr).vlag = lag_to_save(env, rq, curr, mean);
+        }
+        rq.entity_mut(curr).delayed = true;
         rq.delayed += 1;
     } else {
-        entity.vlag = clamped_lag(env, entity, mean);
+        let lag = lag_to_save(env, rq, curr, mean);
+        let (entities, q) = rq.root();
+        let entity = &mut entities[curr as usize];
+        entity.vlag = lag;
         entity.on_rq = false;
         uncount(q, entity);
         mean = Sums::of_queue(q, None).mean();
@@ -123,9 +130,9 @@ fn block_past_delayed(
 /// The delayed entity `id`, which waits at `place`, leaves the root queue; V is `mean`.
 #[inline(always)]
 fn leave_delayed(env: Env<'_>, rq: &mut Rq, place: TimelinePosition, id: EntityId, mean: i64) {
+    let lag = lag_to_save(env, rq, id, mean);
     let (entities, q) = rq.root();
     let entity = &mut entities[id as usize];
-    let lag = clamped_lag(env, entity, mean);
     entity.vlag = if env.t.has(Feature::DELAY_ZERO) { lag.min(0) } else { lag };
     entity.on_rq = false;
     entity.delayed = false;
@@ -292,11 +299,13 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
     let shorter = env.t.has(Feature::PREEMPT_SHORT) && pse.slice < se.slice;
     let sums = Sums::of_queue(q, Some(se));
     let rival = se.on_rq & sums.reach(se.vruntime);
+    let protected = !shorter & is_protected(env.t, se);
+    if env.t.version.wakeup_takes_delayed_off() && !(rival & protected) {
+        return preempt_past_delayed(env, rq, (curr, woken), shorter);
+    }
     // Before all others are looked at: the running one goes on whatever they are. One branch, since
     // none of this can be foreseen.
-    let goes_on = (!shorter & is_protected(env.t, se))
-        | !sums.reach(pse.vruntime)
-        | (se.deadline < pse.deadline);
+    let goes_on = protected | !sums.reach(pse.vruntime) | (se.deadline < pse.deadline);
     let wins = !(rival & goes_on) && {
         let mean = sums.mean();
         match q.timeline.find(|vruntime| vruntime <= mean) {
@@ -304,14 +313,33 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
             None => !rival && q.timeline.first().is_some_and(|first| first.entity == woken),
         }
     };
-    if wins {
-        if shorter {
-            cancel_protection(env.t, rq, curr);
-        }
-        rq.resched(env);
-    } else if shorter && env.t.has(Feature::RUN_TO_PARITY) {
-        shrink_protection(rq, curr);
+    settle_preemption(env, rq, curr, shorter, wins);
+}
+
+/// The rest of [`preempt`] by the rules of 7.1 and later, where the running one is not protected:
+/// delayed ones that should run are taken off.
+#[inline(never)]
+fn preempt_past_delayed(
+    env: Env<'_>,
+    rq: &mut Rq,
+    (curr, woken): (EntityId, EntityId),
+    shorter: bool,
+) {
+    let (entities, q) = rq.root();
+    let running = &entities[curr as usize];
+    let sums = Sums::of_queue(q, Some(running));
+    let mean = sums.mean();
+    let rival = running.on_rq && running.vruntime <= mean;
+    let best = match q.timeline.find(|vruntime| vruntime <= mean) {
+        Some((_, best)) => Some(best).filter(|best| !rival || running.deadline >= best.deadline),
+        None if rival => None,
+        None => q.timeline.first(),
+    };
+    if best.is_some_and(|best| entities[best.entity as usize].delayed) {
+        return preempt_protected(env, rq, (curr, woken), shorter);
     }
+    let wins = best.is_some_and(|best| best.entity == woken);
+    settle_preemption(env, rq, curr, shorter, wins);
 }
 
 /// Whether [`preempt`] knows these rules.

@@ -363,13 +363,17 @@ impl Timeline {
         }
     }
     /// The largest slice of all, 0 when empty.
+    #[inline]
     pub(in crate::linux) fn max_slice(&self) -> u32 {
-        self.blocks
-            .iter()
-            .flat_map(Block::entries)
-            .map(|entry| entry.waiting.slice)
-            .max()
-            .unwrap_or(0)
+        match self.blocks.as_slice() {
+            // Mostly all are the same.
+            [block] if block.len > 0 && block.min_slices as usize == block.len => block.min_slice,
+            blocks => Timeline::search_max_slice(blocks),
+        }
+    }
+    #[inline(never)]
+    fn search_max_slice(blocks: &[Block]) -> u32 {
+        blocks.iter().flat_map(Block::entries).map(|entry| entry.waiting.slice).max().unwrap_or(0)
     }
     /// All, by deadline.
     #[cfg(test)]
