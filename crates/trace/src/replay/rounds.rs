@@ -20,6 +20,7 @@ use super::classify::{Loop, RARE_PERCENT};
 use super::makers::Makers;
 use schedlab_model::{Branch, ChannelId, Op, Program, TaskSpec};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Makes the rounds of every closed loop complete. `activations`: of each task, as
 /// recorded.
@@ -47,7 +48,7 @@ pub(super) fn complete(tasks: &mut [TaskSpec], loops: &[Loop], activations: &[us
         };
         if rare(all) && rare(ended as u64) {
             for (task, lacks) in missing {
-                let program = &mut tasks[task].program;
+                let program = Arc::make_mut(&mut tasks[task].program);
                 if never_waits(program, &lacks) {
                     continue;
                 }
@@ -73,7 +74,7 @@ pub(super) fn complete_makers(tasks: &mut [TaskSpec], makers: &Makers) {
             *sent.entry(channel).or_default() += count;
         }
         for task in family.into_iter().filter(|&task| makers.nearest(task) == Some(maker)) {
-            let program = &mut tasks[task].program;
+            let program = Arc::make_mut(&mut tasks[task].program);
             if task != maker && !ends(program) {
                 continue;
             }
