@@ -180,7 +180,8 @@ mod tests {
     #[test]
     fn who_creates_others_first_creates_them_again() {
         let mut tasks = loop_of_two(40);
-        tasks[1].program.ops.insert(1, Op::Spawn(schedlab_model::TaskId(7)));
+        let program = Arc::make_mut(&mut tasks[1].program);
+        program.ops.insert(1, Op::Spawn(schedlab_model::TaskId(7)));
         assert_eq!(begin(&mut tasks, true), [Some(3), Some(0)]);
     }
 
