@@ -86,8 +86,9 @@ pub fn server_first(
     Ok(Some(ShownServer { name: server.name(&programs), programs, guess }))
 }
 
-/// Runs analyses over a recording, those that find all before they show anything on threads of their
-/// own, beside `meanwhile`. Returns what each found, in the same order, and what `meanwhile` gave.
+/// Runs analyses over a recording, those that find all before they show anything on threads of
+/// their own, beside `meanwhile`. Returns what each found, in the same order, and what `meanwhile`
+/// gave.
 pub fn found_beside<'a, T>(
     chosen: &'a [(&'static Entry, Scope)],
     recording: &'a Recording,

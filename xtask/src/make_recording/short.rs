@@ -10,7 +10,7 @@ use schedlab_trace::Recording;
 const NAME: &str = "short";
 /// What makes them.
 const MAKER: &str = "maker";
-/// Makers for each CPU, as of `make -j` with twice as many jobs as CPUs.
+/// Makers for each CPU: a build with twice as many jobs as CPUs.
 const MAKERS_PER_CPU: u32 = 2;
 
 /// Adds `count` threads that live for about a millisecond (chosen: 0.4 ms of CPU time, and one

@@ -21,9 +21,10 @@ pub struct TaskSummary {
     pub run_length: Durations,
     /// Time for which it was throttled.
     pub throttled: Ns,
-    /// Of a thread that runs a virtual CPU ([`Summary::of_vcpus`](super::Summary::of_vcpus)): time for which it was runnable
-    /// and not running, throttled or not. So much Linux adds to its `run_delay`, which KVM copies
-    /// to the guest as steal time (arch/x86/kvm/x86.c record_steal_time, 6.18).
+    /// Of a thread that runs a virtual CPU ([`Summary::of_vcpus`](super::Summary::of_vcpus)): time
+    /// for which it was runnable and not running, throttled or not. So much Linux adds to its
+    /// `run_delay`, which KVM copies to the guest as steal time (arch/x86/kvm/x86.c
+    /// record_steal_time, 6.18).
     pub stolen: Ns,
     /// How many such threads these are.
     pub vcpus: u32,
