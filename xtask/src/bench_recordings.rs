@@ -86,7 +86,8 @@ pub(crate) fn command(args: &BenchRecordingsArgs) -> Result<ExitCode> {
     while events <= args.events {
         let file = folder.path().join("made.slt");
         let (cpus, threads) = MACHINE;
-        let made = MakeRecordingArgs { cpus, threads, events, seed: 1, output: file.clone() };
+        let output = file.clone();
+        let made = MakeRecordingArgs { cpus, threads, events, short: 0, seed: 1, output };
         make_recording::write(&made)?;
         let (took, beside) = asked(args, &of_recording(&file))?;
         let growth = before.map_or(["".to_owned(), "".to_owned()], |before| {

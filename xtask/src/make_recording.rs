@@ -9,6 +9,8 @@ use schedlab_trace::Recording;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+mod short;
+
 /// How long the first run is, which tells how many events a second makes.
 const TRIAL: Ns = Ns::from_ms(50);
 
@@ -28,6 +30,11 @@ pub(crate) struct MakeRecordingArgs {
     /// How many events, such as 250k or 1M
     #[arg(long, value_name = "N", default_value = "1M", value_parser = counted)]
     pub(crate) events: u64,
+    /// How many threads more, each of which lives for about a millisecond; the recording ends with
+    /// the last of them
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "events")]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub(crate) short: u32,
     /// Choose other random lengths
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -63,34 +70,45 @@ pub(crate) fn command(args: &MakeRecordingArgs) -> Result<ExitCode> {
 
 /// Simulates, and writes the recording.
 pub(crate) fn write(args: &MakeRecordingArgs) -> Result<Recording> {
-    let events = args.events;
-    let trial = simulated(args, TRIAL)?;
-    let per_trial = trial.events.len().max(1) as u64;
+    let (wanted, what) = match args.short {
+        0 => (args.events, "events"),
+        short => (u64::from(short), "ends of short threads"),
+    };
+    let trial = seen(args, &simulated(args, TRIAL)?).max(1);
     // A twentieth more, because the first moments are not like the rest.
-    let mut length = Ns(TRIAL.0 * events / per_trial * 21 / 20).max(TRIAL);
+    let mut length = Ns(TRIAL.0 * wanted / trial * 21 / 20).max(TRIAL);
     let mut recording = simulated(args, length)?;
     for _ in 0..TRIES {
-        if recording.events.len() as u64 >= events {
+        if seen(args, &recording) >= wanted {
             break;
         }
         length = Ns(length.0 * 5 / 4);
         recording = simulated(args, length)?;
     }
+    let seen = seen(args, &recording);
     ensure!(
-        recording.events.len() as u64 >= events,
-        "{length} of simulated time have {} events only: ask for fewer, or more threads",
-        recording.events.len()
+        seen >= wanted,
+        "{length} of simulated time have {seen} {what} only: ask for fewer, or more threads"
     );
-    recording.events.truncate(events as usize);
+    let events = if args.short == 0 { args.events as usize } else { short::last_end(&recording) };
+    recording.events.truncate(events);
     recording.duration = recording.events.last().map_or(Ns::ZERO, |event: &SchedEvent| event.at);
     schedlab_trace::save(&recording, &args.output)?;
     Ok(recording)
 }
 
+/// Returns how many there are of what is asked for: events, or ends of short threads.
+fn seen(args: &MakeRecordingArgs, recording: &Recording) -> u64 {
+    if args.short == 0 { recording.events.len() as u64 } else { short::ends(recording) }
+}
+
 fn simulated(args: &MakeRecordingArgs, length: Ns) -> Result<Recording> {
     let name = "made";
     let text = text(args, length);
-    let scenario = scenario::parse(name, "made.toml", &text).with_context(|| text.clone())?;
+    let mut scenario = scenario::parse(name, "made.toml", &text).with_context(|| text.clone())?;
+    if args.short > 0 {
+        short::add(&mut scenario.workload, &mut scenario.classes, args.cpus, args.short);
+    }
     Ok(simulate(&scenario, None, None, None)?)
 }
 
@@ -140,7 +158,7 @@ program = ["run exp 3ms", "sleep exp 1ms"]
 
 #[cfg(test)]
 mod tests {
-    use super::counted;
+    use super::*;
 
     #[test]
     fn counts_have_suffixes() {
@@ -148,5 +166,17 @@ mod tests {
         for wrong in ["", "k", "0", "1.5M", "2000M", "1m", "-1"] {
             assert!(counted(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_recording_has_all_short_threads_and_ends_with_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("short.slt");
+        let args =
+            MakeRecordingArgs { cpus: 2, threads: 20, events: 1, short: 300, seed: 1, output };
+        let recording = write(&args).unwrap();
+        assert_eq!(short::ends(&recording), 300);
+        assert_eq!(short::last_end(&recording), recording.events.len());
+        assert_eq!(recording.header.tasks.len(), 20 + 2 * 2 + 300);
     }
 }

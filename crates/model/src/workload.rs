@@ -7,6 +7,7 @@ use crate::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Everything that happens on a machine apart from scheduling.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -143,14 +144,16 @@ pub struct TaskSpec {
     /// scenario); `None`: the scheduler places it.
     #[serde(default)]
     pub began_on: Option<CpuId>,
-    /// What it does.
-    pub program: Program,
+    /// What it does. Workloads that differ in other settings share it: the programs of a large
+    /// recording are by far the largest part of its workload.
+    #[serde(with = "shared")]
+    pub program: Arc<Program>,
 }
 
 impl TaskSpec {
     /// A task in the root group: policy other, nice 0, any CPU, a process of its own, runnable at
     /// time 0.
-    pub fn new(name: impl Into<String>, program: Program) -> TaskSpec {
+    pub fn new(name: impl Into<String>, program: impl Into<Arc<Program>>) -> TaskSpec {
         TaskSpec {
             name: name.into(),
             process: u32::MAX,
@@ -162,8 +165,28 @@ impl TaskSpec {
             slice: None,
             start: Start::At(Ns::ZERO),
             began_on: None,
-            program,
+            program: program.into(),
         }
+    }
+}
+
+/// A shared program as a file has it: as a program.
+mod shared {
+    use crate::Program;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
+
+    pub(super) fn serialize<S: Serializer>(
+        program: &Arc<Program>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        Program::serialize(program, serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Arc<Program>, D::Error> {
+        Program::deserialize(deserializer).map(Arc::new)
     }
 }
 

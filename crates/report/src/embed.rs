@@ -23,9 +23,9 @@ pub(crate) fn json(data: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(safe)
 }
 
-/// Deflated (RFC 1951) with an effort from 1 to 9, then base64.
+/// Deflated (RFC 1951) with an effort from 1 to 9, then base 85.
 pub(crate) fn packed(bytes: &[u8], effort: u32) -> String {
-    base64(&deflated(bytes, effort))
+    base85(&deflated(bytes, effort))
 }
 
 /// Deflated, with an effort from 1 to 9.
@@ -35,23 +35,28 @@ pub(crate) fn deflated(bytes: &[u8], effort: u32) -> Vec<u8> {
     deflated.expect("memory can be written to")
 }
 
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let shown = digit <= chunk.len();
-            text.push(if shown {
-                char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize])
-            } else {
-                '='
-            });
+/// Four bytes in five digits: 6 % shorter than base64, which has three in four. Of a page of a
+/// million events that is 160 KB.
+fn base85(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(4) * 5);
+    for chunk in bytes.chunks(4) {
+        let mut four = [0; 4];
+        four[..chunk.len()].copy_from_slice(chunk);
+        let mut rest = u32::from_be_bytes(four);
+        let mut digits = [0; 5];
+        for digit in digits.iter_mut().rev() {
+            *digit = DIGITS[(rest % 85) as usize];
+            rest /= 85;
         }
+        // Of fewer bytes the first digits are enough, filled up with the last digit.
+        text.extend(digits[..=chunk.len()].iter().map(|digit| char::from(*digit)));
     }
     text
 }
+
+/// Digits that neither JSON nor HTML need to escape; `ui/src/page/lanes/bytes.ts` has the same.
+const DIGITS: &[u8; 85] =
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-.:;=?@[]^_{|}";
 
 /// A number in groups of seven bits, the lowest first; all groups but the last have bit 7 set.
 pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
@@ -75,12 +80,12 @@ mod tests {
     }
 
     #[test]
-    fn base64_of_the_rfc() {
-        for (plain, coded) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
-        {
-            assert_eq!(base64(plain.as_bytes()), coded);
-        }
+    fn five_digits_are_four_bytes() {
+        let all = [("", ""), ("f", "W("), ("fo", "W[V"), ("foo", "W[Zo"), ("foob", "W[Zp{")];
+        assert_eq!(all.map(|(plain, _)| base85(plain.as_bytes())), all.map(|(_, coded)| coded));
+        assert_eq!(base85(&[0; 4]) + &base85(&[255; 4]), "00000{NsC0");
+        let text = base85(&(0..=255).collect::<Vec<u8>>());
+        assert_eq!(json(&text).unwrap(), format!("\"{text}\""), "nothing is escaped");
     }
 
     #[test]

@@ -139,7 +139,14 @@ fn part(part: &Part, id: &str) -> Result<Value, ReportError> {
 }
 
 fn table(table: &Table) -> Value {
+    // All but the heads of the rows are numbers: their cells need not say so one by one.
+    let of_numbers = |row: &Vec<Cell>| {
+        let mut cells = row.iter().zip(&table.columns).skip(1);
+        row.first().is_some_and(|cell| cell.head)
+            && cells.all(|(cell, column)| column.number && !cell.head)
+    };
     context! {
+        numbers => table.rows.iter().all(of_numbers),
         caption => table.caption.as_str(),
         columns => serde(&table.columns),
         rows => serde(&table.rows),

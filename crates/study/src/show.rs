@@ -12,6 +12,7 @@ use schedlab_model::text::{glob, is_in_group, shown};
 use schedlab_model::{CpuId, Ns, TaskSpec};
 use schedlab_scheduler::{Scheduler, SchedulerSpec};
 use schedlab_sim::{Machine, RunOptions, Stop};
+use schedlab_trace::analysis::show::{Entry, Found as Shown};
 use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{Answer, By, Scope};
 use schedlab_trace::import::Purpose;
@@ -20,6 +21,7 @@ use schedlab_trace::{
     import,
 };
 use std::cell::Cell;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -82,6 +84,28 @@ pub fn server_first(
     let programs = Server::programs(header, &tasks);
     scope.first = Some(tasks);
     Ok(Some(ShownServer { name: server.name(&programs), programs, guess }))
+}
+
+/// Runs analyses over a recording, those that find all before they show anything on threads of
+/// their own, beside `meanwhile`. Returns what each found, in the same order, and what `meanwhile`
+/// gave.
+pub fn found_beside<'a, T>(
+    chosen: &'a [(&'static Entry, Scope)],
+    recording: &'a Recording,
+    meanwhile: impl FnOnce() -> T,
+) -> (Vec<Shown<'a>>, T) {
+    std::thread::scope(|threads| {
+        let apart = |(entry, scope): &'a (&'static Entry, Scope)| {
+            entry.finds_first().then(|| threads.spawn(|| entry.found(recording, scope)))
+        };
+        let apart: Vec<_> = chosen.iter().map(apart).collect();
+        let given = meanwhile();
+        let found = chosen.iter().zip(apart).map(|((entry, scope), apart)| match apart {
+            Some(apart) => apart.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            None => entry.found(recording, scope),
+        });
+        (found.collect(), given)
+    })
 }
 
 /// Returns what the part of a recording that is shown says of waiting: what the recording was kept

@@ -91,7 +91,7 @@ export interface LaneRun {
   unmarked: number;
   // A summary for a first look.
   summed?: boolean;
-  // Columns of numbers, deflated, in base64: crates/report/src/lanes/pack.rs says which.
+  // Columns of numbers, deflated, in base 85: crates/report/src/lanes/pack.rs says which.
   data: string;
 }
 export interface LanesData {

@@ -12,6 +12,7 @@ import { series } from "./series";
 import { sortable } from "./sort";
 import { sweep } from "./sweep";
 import { themes } from "./theme";
+import { spaced } from "./units";
 
 const given = <T>(figure: HTMLElement) => JSON.parse(one(figure, "script").textContent ?? "") as T;
 
@@ -43,6 +44,10 @@ async function start(figure: HTMLElement): Promise<void> {
   }
 }
 
+// The sentences write times as figures and tables do.
+for (const said of document.querySelectorAll(".verdict p, p.outcome, p.certainty")) {
+  said.childNodes.forEach((part) => { if (part.nodeType === Node.TEXT_NODE) part.nodeValue = spaced(part.nodeValue ?? ""); });
+}
 themes(one<HTMLButtonElement>(document, "#theme"));
 folds();
 document.querySelectorAll<HTMLTableElement>("table.data").forEach(sortable);

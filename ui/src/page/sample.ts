@@ -485,7 +485,7 @@ export const lanes0: LanesData = {
   "runs": [
     {
       "cpus": 2,
-      "data": "7ZYxCsJAFERn/ghWkX8AC/UkQvAm3sQmYpMrCTmIeIYcwHW1SJcihITkD8PuG2arv80nW0ES7OsfRFxBbMXC3Yts75wRlxwrNXy/Tr6tbo/z/rBLoOZ5+UNUUUU1dnWFNhrdJThcJYTBuhsIMxJxH/vHVSu/T9NPP2gMnp7rvCOHZiR8AA==",
+      "data": "?UpeL!ax+6XZ_FQk$)US[(}=@Cf=v+Vv_QgIf!]M9Kdz8NS7jngyavy?i+(Szs*CGK@#liA4FV1Y_kOei*^:l5tke+HGIELzO8PL[Zu{*pyqk^LsU[kHFkA_HX7X|I9w%!!MYm;GZJwh^[Qx*zfaRoKWGe{p6k3Lhh^+v00",
       "events": 500,
       "from_ns": 0,
       "name": "recorded",
@@ -496,7 +496,7 @@ export const lanes0: LanesData = {
     },
     {
       "cpus": 2,
-      "data": "7VaxDcJADDz7aJ/v6cIENEj0aemyAhWDoFAgZQcaxkBiBSZghgzA428okCiiKFHik3V/Z/kaf2ORliAJ/VQWbmdgW0qIMQar+MVup2xrVo/nrXjdM222+1BdT9ZN+rJaLzMFaxzrnU14xCMe+R05gAv2XiWkO0oQnXFWCFRF4G/xf10NbT5tP/2giuvhdWMXr2NEwBs=",
+      "data": "?N,f3!axi=^*Hr:=B0mwNc3sxvH|%@pim%X2O7peVg*8)h77=tZzzx^q9_?}lXZV+^5J#?k)M9__ZtliXJA^Oh%pAM]_DCgY-?7J;dF0%Gi{o|P,d=fP5QE0FEa(e9P6D.c+G,f^5ifc3-)?mq(rFwopDwOR7K!#@qb,nZ9Z+3_h+5L.dNsduVX}O8v",
       "events": 500,
       "from_ns": 0,
       "name": "name",
@@ -528,7 +528,7 @@ export const lanes1: LanesData = {
   "runs": [
     {
       "cpus": 1,
-      "data": "Y2DABAA=",
+      "data": "V]?7p00",
       "events": 0,
       "focus_ns": [
         10,

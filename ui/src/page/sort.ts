@@ -3,11 +3,24 @@ import { el } from "./dom";
 
 type Key = number | string;
 
-// What a cell is sorted by: its number, or its text.
+// What units are worth; crates/report/src/table.rs has the same.
+const UNITS: Record<string, number> =
+  { "": 1, "%": 0.01, "/s": 1, "ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9 };
+
+// The number that a text is, such as `4.11 ms` or `1.7 %`.
+function number(text: string): number {
+  const [, value, unit] = /^(\d+(?:\.\d+)?)\s?(.*)$/.exec(text) ?? [];
+  return +value * UNITS[unit];
+}
+
+// What a cell is sorted by: its number, which its text is where no other is given; or its text.
 function key(row: HTMLTableRowElement, column: number, isNumber: boolean): Key {
   const cell = row.cells[column], value = cell.dataset.v;
   if (value !== undefined) return +value;
-  return isNumber ? -Infinity : cell.textContent ?? "";
+  if (!isNumber) return cell.textContent ?? "";
+  // Behind the text may be a remark.
+  const parsed = number(cell.firstChild?.nodeValue ?? "");
+  return isNaN(parsed) ? -Infinity : parsed;
 }
 
 function compare(x: Key, y: Key): number {

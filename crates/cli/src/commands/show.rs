@@ -19,12 +19,14 @@ use schedlab_model::text::shown;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::compare::Around;
 use schedlab_study::gallery::{self, Found};
-use schedlab_study::show::{About, ShowOptions, ShownServer, open, scope, sentences, server_first};
+use schedlab_study::show::{
+    About, ShowOptions, ShownServer, found_beside, open, scope, sentences, server_first,
+};
 use schedlab_study::together::Together;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::losses::sentence;
 use schedlab_trace::analysis::show::Output as _;
-use schedlab_trace::analysis::show::{ALL, Entry};
+use schedlab_trace::analysis::show::{ALL, Entry, Found as Shown};
 use schedlab_trace::analysis::{Answer, By, Scope, timehist};
 use std::io::Write;
 use std::path::Path;
@@ -241,39 +243,38 @@ fn one(args: &ShowArgs) -> anyhow::Result<Exit> {
     }
     let chosen = chosen(args, &recording, &scope)?;
     let working = Progress::with_verb(&format!("analysing {} events", recording.events.len()));
-    let answer = Answers::new(args, &chosen, &recording, (&scope, server));
+    let answer = || Answers::new(args, &chosen, &recording, (&scope, server));
+    let (found, answer) = found_beside(&chosen, &recording, answer);
     let stdout = stdout();
     let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
     let format = args.format.get();
     #[cfg(feature = "parquet")]
     if args.format.is_parquet() {
-        let table = parquet(&recording, &chosen, clock)?;
+        let table = parquet(&recording, found, clock)?;
         drop(working);
         output::write_bytes(None, &table)?;
         return Ok(Exit::Done);
     }
     if matches!(format, ResultFormat::Csv | ResultFormat::Ndjson) {
         let mut rows = Rows::new(stdout, format, &recording, clock);
-        for (entry, scope) in &chosen {
-            entry.run(&recording, scope, &mut rows)?;
-        }
+        found.into_iter().try_for_each(|found| found(&mut rows))?;
         drop(working);
         rows.finish()?;
     } else if format == ResultFormat::Markdown {
-        let text = as_text(args, &recording, (&chosen, &answer), Vec::new(), Style::markdown())?;
+        let text = as_text(args, &recording, (found, &answer), Vec::new(), Style::markdown())?;
         drop(working);
         output::write(None, &paragraphs(&String::from_utf8(text)?))?;
     } else if format == ResultFormat::Json {
         let about = (answer.found.as_ref(), answer.server.as_ref());
         let mut json = Json::new(stdout, &args.input, &recording, &scope, clock, about)?;
-        for (entry, scope) in &chosen {
+        for ((entry, _), found) in chosen.iter().zip(found) {
             json.analysis(entry.name)?;
-            entry.run(&recording, scope, &mut json)?;
+            found(&mut json)?;
         }
         drop(working);
         json.finish()?.flush()?;
     } else {
-        as_text(args, &recording, (&chosen, &answer), stdout, Style::of_stdout())?.flush()?;
+        as_text(args, &recording, (found, &answer), stdout, Style::of_stdout())?.flush()?;
         drop(working);
     }
     Ok(Exit::Done)
@@ -360,14 +361,10 @@ fn report(
 
 /// The only analysis as a Parquet file.
 #[cfg(feature = "parquet")]
-fn parquet(
-    recording: &Recording,
-    chosen: &[(&Entry, Scope)],
-    clock: u64,
-) -> anyhow::Result<Vec<u8>> {
-    let [(entry, scope)] = chosen else { return Err(one_analysis()) };
+fn parquet(recording: &Recording, found: Vec<Shown<'_>>, clock: u64) -> anyhow::Result<Vec<u8>> {
+    let [found] = <[_; 1]>::try_from(found).map_err(|_| one_analysis())?;
     let mut table = ParquetTable::new(recording, clock);
-    entry.run(recording, scope, &mut table)?;
+    found(&mut table)?;
     table.finish()
 }
 
@@ -427,7 +424,7 @@ impl Answers {
 fn as_text<W: Write>(
     args: &ShowArgs,
     recording: &Recording,
-    (chosen, answer): (&[(&Entry, Scope)], &Answers),
+    (found, answer): (Vec<Shown<'_>>, &Answers),
     out: W,
     style: Style,
 ) -> anyhow::Result<W> {
@@ -448,8 +445,8 @@ fn as_text<W: Write>(
     if args.analyses.0.is_empty() {
         text.line(&overview(&shown(&args.input), recording, &style))?;
     }
-    for (entry, scope) in chosen {
-        entry.run(recording, scope, &mut text)?;
+    for found in found {
+        found(&mut text)?;
     }
     if let Some(serve) = serve.filter(|_| !answer.asked) {
         text.line(&serve)?;

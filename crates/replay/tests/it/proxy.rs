@@ -95,7 +95,7 @@ fn each_request_is_followed_through_the_loop() {
     let (_, recorded) = recording(&workload, RECORDED);
     let alone = |mut workload: Workload| {
         for other in [1, 2] {
-            workload.tasks[other].program = Program::once([Op::Exit]);
+            workload.tasks[other].program = Program::once([Op::Exit]).into();
         }
         let outcome = simulate(&workload, RECORDED).0;
         [0, BEHIND as usize].map(|object| outcome.metrics.objects[object].messages)

@@ -45,7 +45,7 @@ fn of_thread(name: &str) -> [(u64, u64); 2] {
     let once = has(&simulate(&again, RECORDED).0);
     let was = has(&recorded);
     assert!(once.0.abs_diff(was.0) * 20 <= was.0, "as recorded: {was:?} became {once:?}");
-    again.tasks[2].program = Program::once([Op::Exit]);
+    again.tasks[2].program = Program::once([Op::Exit]).into();
     [was, has(&simulate(&again, RECORDED).0)]
 }
 

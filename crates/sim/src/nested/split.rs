@@ -6,6 +6,7 @@ use schedlab_model::{
     ChannelId, ChannelSpec, CpuSet, Exchange, GroupId, GroupSpec, LockId, Ns, Op, Start, TaskId,
     TaskSpec, Workload,
 };
+use std::sync::Arc;
 
 /// The workloads, and where everything went.
 pub(super) struct Split {
@@ -113,9 +114,11 @@ fn add_vcpus(host: &mut Workload, domains: &[Domain<'_>]) -> Vec<Vcpu> {
 /// The task in its own engine.
 fn moved(task: &TaskSpec, inside: bool, places: &[(Option<usize>, TaskId)]) -> TaskSpec {
     let mut task = task.clone();
-    for op in &mut task.program.ops {
-        if let Op::Spawn(child) = op {
-            *child = places[child.index()].1;
+    if task.program.ops.iter().any(|op| matches!(op, Op::Spawn(_))) {
+        for op in &mut Arc::make_mut(&mut task.program).ops {
+            if let Op::Spawn(child) = op {
+                *child = places[child.index()].1;
+            }
         }
     }
     if inside {

@@ -177,7 +177,7 @@ fn workload(machine: Machine, most: usize) -> impl Strategy<Value = (Machine, Wo
             let mut child = TaskSpec::new("child", Program::once([Op::Run(fixed(700_000))]));
             child.start = Start::Spawned;
             let number = TaskId::from(tasks.len());
-            tasks[0].program.ops.insert(0, Op::Spawn(number));
+            std::sync::Arc::make_mut(&mut tasks[0].program).ops.insert(0, Op::Spawn(number));
             tasks.push(child);
             let channels = capacities
                 .into_iter()

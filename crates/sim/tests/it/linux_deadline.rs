@@ -398,7 +398,7 @@ proptest! {
                     prop_assert!(ran <= most + Ns(20_000), "task {}: {} in {}", t, ran, window);
                 }
             }
-            if set.tasks[t].program == Program::hog() {
+            if *set.tasks[t].program == Program::hog() {
                 let least = runtime * (end.0 / period.0 - 1);
                 prop_assert!(metrics.tasks[t].cpu_ns + Ns(20_000) >= least, "task {}: {}", t, metrics.tasks[t].cpu_ns);
             }

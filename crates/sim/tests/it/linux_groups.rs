@@ -104,7 +104,7 @@ fn real_time_tasks_of_a_throttled_group_run() {
         let mut control = hog(1);
         control.policy = schedlab_model::Policy::Fifo(39);
         let (period, work) = (Ns::from_ms(20), Ns::from_us(10));
-        control.program = Program::periodic(period, work, Ns::ZERO);
+        control.program = Program::periodic(period, work, Ns::ZERO).into();
         let workload = Workload {
             groups: vec![root(), limited("/g", 0, 1)],
             tasks: vec![hog(1), control],
@@ -127,7 +127,7 @@ fn an_idle_group_may_have_a_limit() {
         let mut sleeper = hog(1);
         let pause = schedlab_model::Op::Sleep(schedlab_model::Amount::Fixed(Ns::from_us(2)));
         let work = schedlab_model::Op::Run(schedlab_model::Amount::Fixed(Ns::from_us(280)));
-        sleeper.program = Program::forever([work, pause]);
+        sleeper.program = Program::forever([work, pause]).into();
         let workload = Workload { groups, tasks: vec![sleeper], ..Workload::default() };
         let (outcome, _) = simulate(version, 1, &workload, Ns::from_ms(1_000));
         let ran = outcome.metrics.tasks[0].cpu_ns;

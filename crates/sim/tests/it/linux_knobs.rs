@@ -27,7 +27,7 @@ fn rich(cpus: u32, tasks: u32) -> Workload {
             _ => Policy::Other,
         };
         if index % 4 == 2 {
-            task.program.ops.push(Op::Yield);
+            std::sync::Arc::make_mut(&mut task.program).ops.push(Op::Yield);
         }
     }
     let hog = |name: &str, policy: Policy| {

@@ -71,8 +71,8 @@ fn a_patient_thread_waits_for_its_ccx() {
     let mut tasks = vec![traveller()];
     for cpu in [0, 1] {
         let mut hog = pinned("hog", cpu, Ns::from_us(500));
-        hog.program =
-            Program::once([Op::Run(Amount::Fixed(Ns::from_us(550 + 100 * u64::from(cpu))))]);
+        let work = Op::Run(Amount::Fixed(Ns::from_us(550 + 100 * u64::from(cpu))));
+        hog.program = Program::once([work]).into();
         tasks.push(hog);
     }
     let entered =

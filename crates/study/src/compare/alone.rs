@@ -31,7 +31,7 @@ pub(super) fn alone(
     }
     let mut plan = baseline.clone();
     for task in endless {
-        plan.workload.tasks[task.index()].program = Program::once([Op::Exit]);
+        plan.workload.tasks[task.index()].program = Program::once([Op::Exit]).into();
     }
     let first = &bench.seeds[..bench.seeds.len().min(1)];
     let bench = Bench { seeds: first, keep: None, known: None, progress: &|_, _| {}, ..*bench };

@@ -29,14 +29,29 @@ pub(crate) struct Course {
 #[derive(Clone, Debug, Default)]
 struct Had {
     length: Ns,
-    /// By task.
-    tasks: Vec<OfTask>,
+    /// The tasks that had anything, ascending, by number: of thousands that live briefly few are
+    /// in one window.
+    tasks: Vec<(u32, OfTask)>,
     /// By port or path: requests that were answered.
     answered: BTreeMap<String, u64>,
 }
 
+impl Had {
+    /// Returns what these tasks had, which ascend. Of two lists the shorter is walked through and
+    /// the longer searched: a program may be one of thousands of tasks, or have thousands.
+    fn of_tasks<'a>(&'a self, of: &'a [usize]) -> Box<dyn Iterator<Item = &'a OfTask> + 'a> {
+        let tasks = &self.tasks;
+        if of.len() < tasks.len() {
+            let find = |task: &usize| tasks.binary_search_by_key(task, |one| one.0 as usize).ok();
+            return Box::new(of.iter().filter_map(find).map(|at| &tasks[at].1));
+        }
+        let is_of = |one: &&(u32, OfTask)| of.binary_search(&(one.0 as usize)).is_ok();
+        Box::new(tasks.iter().filter(is_of).map(|(_, had)| had))
+    }
+}
+
 /// What a task had in one window.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct OfTask {
     run: Ns,
     /// Activations that ended.
@@ -85,7 +100,11 @@ impl Watch {
     }
 
     fn cut(&mut self, edge: Ns) {
-        let tasks = self.summary.cut(edge);
+        self.summary.finish(edge);
+        let tasks = self.summary.tasks.iter().map(OfTask::from).zip(0..);
+        let tasks = tasks.filter(|(had, _)| *had != OfTask::default());
+        let tasks = tasks.map(|(had, task)| (task, had)).collect();
+        self.summary.begin_next();
         let all = self.requests.iter().flat_map(|requests| &requests.services);
         let all: BTreeMap<String, u64> =
             all.map(|(name, times)| (name.clone(), times.len() as u64)).collect();
@@ -93,7 +112,7 @@ impl Watch {
         let answered = all.iter().map(|(name, count)| (name.clone(), count - before(name)));
         self.course.windows.push(Had {
             length: self.summary.window,
-            tasks: tasks.iter().map(OfTask::from).collect(),
+            tasks,
             answered: answered.collect(),
         });
         self.before = all;
@@ -145,10 +164,10 @@ impl Course {
     }
 
     /// Returns a share or a rate in each window, in the metric's unit; `None`: it is neither.
-    /// `of`: the tasks of the subject.
+    /// `of`: the tasks of the subject, ascending.
     fn of(&self, kind: Kind, name: &str, metric: Metric, of: &[usize]) -> Option<Vec<f64>> {
         let sum = |had: &Had, value: &dyn Fn(&OfTask) -> f64| {
-            of.iter().filter_map(|&task| had.tasks.get(task)).map(value).sum::<f64>()
+            had.of_tasks(of).map(value).fold(0.0, |sum, one| sum + one)
         };
         let value = |had: &Had| {
             let length = had.length.0.max(1) as f64;
@@ -241,7 +260,7 @@ mod tests {
     fn course(of: impl Fn(usize) -> u64) -> Course {
         let had = |window| Had {
             length: Ns(100),
-            tasks: vec![OfTask { run: Ns(of(window)), ended: 3, ..OfTask::default() }],
+            tasks: vec![(0, OfTask { run: Ns(of(window)), ended: 3, ..OfTask::default() })],
             answered: [(":1".to_owned(), of(window))].into_iter().collect(),
         };
         Course { windows: (0..WINDOWS).map(had).collect() }

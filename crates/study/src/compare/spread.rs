@@ -51,12 +51,11 @@ impl Spread {
             });
             now.iter().for_each(|event| summary.event(event));
             rest = later;
-            let tasks = summary.cut(end);
-            let next = std::mem::replace(&mut summary.tasks, tasks);
+            summary.finish(end);
             let mut measured = Measured::of_summary(&summary, classes, &|_| None);
-            summary.tasks = next;
             let part = requests.map(|times| part_of(times, number));
             part.iter().for_each(|times| measured.requests(times, summary.window));
+            summary.begin_next();
             measured
         };
         let windows = (1..=WINDOWS).map(&mut window).collect();

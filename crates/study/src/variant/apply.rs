@@ -16,6 +16,7 @@ use schedlab_model::{
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_trace::guests::Guests;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// What variants are applied to: a workload and the names that a user may say.
 #[derive(Clone, Copy, Debug)]
@@ -146,11 +147,12 @@ impl Applied {
         if self.off.is_empty() {
             return;
         }
-        for op in self.workload.tasks.iter_mut().flat_map(|task| &mut task.program.ops) {
-            if let Op::Spawn(task) = op
-                && self.off.contains(&task.index())
-            {
-                *op = Op::Run(Amount::Fixed(Ns::ZERO));
+        let is_off = |op: &Op| matches!(op, Op::Spawn(task) if self.off.contains(&task.index()));
+        for task in &mut self.workload.tasks {
+            // Programs without such a start stay shared.
+            if task.program.ops.iter().any(is_off) {
+                let ops = Arc::make_mut(&mut task.program).ops.iter_mut();
+                ops.filter(|op| is_off(op)).for_each(|op| *op = Op::Run(Amount::Fixed(Ns::ZERO)));
             }
         }
         let exchange = &mut self.workload.exchange;
@@ -287,11 +289,11 @@ impl Applied {
             TaskSetting::Slice(slice) => task.slice = Some(*slice),
             TaskSetting::Group(_) => task.group = group,
             TaskSetting::Demand(permille) => {
-                scale_program(&mut task.program, *permille);
+                scale_program(Arc::make_mut(&mut task.program), *permille);
                 scale_exchange(&mut self.workload, index, *permille);
             }
             TaskSetting::Off => {
-                task.program = Program::once([Op::Exit]);
+                task.program = Program::once([Op::Exit]).into();
                 task.start = Start::Spawned;
                 self.off.insert(index);
             }
@@ -570,7 +572,9 @@ mod tests {
     #[test]
     fn off_removes_a_task() {
         let (mut workload, classes) = two();
-        workload.tasks[0].program.ops.push(Op::Spawn(schedlab_model::TaskId(1)));
+        Arc::make_mut(&mut workload.tasks[0].program)
+            .ops
+            .push(Op::Spawn(schedlab_model::TaskId(1)));
         let applied = subject(&workload, &classes, "alone: sysbench off").unwrap();
         assert_eq!(applied.workload.tasks[1].start, Start::Spawned);
         assert!(!applied.workload.tasks[0].program.ops.iter().any(|op| matches!(op, Op::Spawn(_))));

@@ -192,6 +192,6 @@ fn an_event_loop_keeps_apart_what_woke_it() {
     assert_eq!(task.run, Ns::from_us(100 * 10 + 79 * 30));
     assert_eq!(task.activations, 1 + 100 + 79);
     let mut broken = workload.clone();
-    broken.tasks[0].program.branches[1].to = 5;
+    std::sync::Arc::make_mut(&mut broken.tasks[0].program).branches[1].to = 5;
     assert!(broken.check(2).is_err());
 }

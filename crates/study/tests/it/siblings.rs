@@ -131,7 +131,7 @@ fn the_recording_shows_the_speed_within_its_error() {
 #[test]
 fn a_neighbour_that_never_changes_shows_nothing() {
     let mut always = workload();
-    always.tasks[NEIGHBOUR].program = Program::hog();
+    always.tasks[NEIGHBOUR].program = Program::hog().into();
     assert_eq!(sibling_speed(&record(&always, YIELD)), None);
 }
 

@@ -25,7 +25,19 @@ pub struct Entry {
     pub needs: &'static [Capability],
     /// A number that its option takes, which becomes [`Scope::top`].
     pub takes: Option<&'static str>,
-    run: fn(&Recording, &Scope, &mut dyn Output) -> io::Result<()>,
+    how: How,
+}
+
+/// What an analysis found, ready to be shown.
+pub type Found<'a> = Box<dyn FnOnce(&mut dyn Output) -> io::Result<()> + Send + 'a>;
+
+/// How an analysis is run.
+#[derive(Clone, Copy)]
+enum How {
+    /// It shows while it looks at the events: what it finds may be as large as these.
+    AtOnce(fn(&Recording, &Scope, &mut dyn Output) -> io::Result<()>),
+    /// It finds first and shows then.
+    Apart(for<'a> fn(&'a Recording, &'a Scope) -> Found<'a>),
 }
 
 impl Entry {
@@ -35,7 +47,19 @@ impl Entry {
         about: &'static str,
         run: fn(&Recording, &Scope, &mut dyn Output) -> io::Result<()>,
     ) -> Entry {
-        Entry { name, about, title: A::NAME, needs: A::NEEDS, takes: None, run }
+        let how = How::AtOnce(run);
+        Entry { name, about, title: A::NAME, needs: A::NEEDS, takes: None, how }
+    }
+
+    /// The entry of an analysis that finds all before it shows anything, so that others may run
+    /// beside it.
+    pub(crate) const fn finding<A: Analysis>(
+        name: &'static str,
+        about: &'static str,
+        find: for<'a> fn(&'a Recording, &'a Scope) -> Found<'a>,
+    ) -> Entry {
+        let how = How::Apart(find);
+        Entry { name, about, title: A::NAME, needs: A::NEEDS, takes: None, how }
     }
 
     /// The same entry, with an option that takes a number.
@@ -56,7 +80,28 @@ impl Entry {
         scope: &Scope,
         out: &mut dyn Output,
     ) -> io::Result<()> {
-        (self.run)(recording, scope, out)?;
+        self.found(recording, scope)(out)
+    }
+
+    /// Whether [`found`](Entry::found) is where the work is.
+    pub fn finds_first(&self) -> bool {
+        matches!(self.how, How::Apart(_))
+    }
+
+    /// The first half of [`run`](Entry::run): all that can be done before anything is shown.
+    pub fn found<'a>(&'a self, recording: &'a Recording, scope: &'a Scope) -> Found<'a> {
+        let found: Found<'a> = match self.how {
+            How::AtOnce(run) => Box::new(move |out| run(recording, scope, out)),
+            How::Apart(find) => find(recording, scope),
+        };
+        Box::new(move |out| {
+            found(out)?;
+            self.notes(recording, scope, out)
+        })
+    }
+
+    /// Says what the recording lacks of what was shown.
+    fn notes(&self, recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
         if self.needs.contains(&Capability::Messages)
             && let Some(missing) = recording.facts.loss().sentence()
         {

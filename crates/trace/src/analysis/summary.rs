@@ -1,113 +1,16 @@
 //! What every task and CPU got: CPU time, waiting, response, switches.
 
 mod spans;
+mod task;
 mod track;
 
 pub use spans::{Activation, Wait, WakeCause};
+pub use task::TaskSummary;
 
-use super::{Analysis, Durations};
+use super::Analysis;
 use crate::{Capability, Header, Recording, TraceError};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 use track::{Track, TrackState};
-
-/// What one task got within the window.
-#[derive(Clone, Debug, Default)]
-pub struct TaskSummary {
-    /// CPU time, without stolen time.
-    pub run: Ns,
-    /// Wakeup to running, throttled time included: what the task sees, and what a recording says
-    /// that does not know of limits.
-    pub wake_latency: Durations,
-    /// The same without throttled time; `None`: no limit held the task back after a wakeup.
-    limited_latency: Option<Box<Durations>>,
-    /// Preempted to running again. A yield counts as a preemption (recorders cannot tell).
-    pub preempt_wait: Durations,
-    /// Response per activation: wakeup to the next block.
-    pub response: Durations,
-    /// On the CPU without a break.
-    pub run_length: Durations,
-    /// Time for which it was throttled.
-    pub throttled: Ns,
-    /// Of a thread that runs a virtual CPU ([`Summary::of_vcpus`]): time for which it was runnable
-    /// and not running, throttled or not. So much Linux adds to its `run_delay`, which KVM copies
-    /// to the guest as steal time (arch/x86/kvm/x86.c record_steal_time, 6.18).
-    pub stolen: Ns,
-    /// How many such threads these are.
-    pub vcpus: u32,
-    /// Time for which it slept.
-    pub slept: Ns,
-    /// Times it was put on a CPU.
-    pub switches: u64,
-    /// Times it was taken off a CPU although it could go on.
-    pub preemptions: u64,
-    /// Moves to another CPU's run queue.
-    pub migrations: u64,
-    /// Times it woke (or was created).
-    pub wakeups: u64,
-    /// Activations (wakeup to block) that ended: divided by the window it is the throughput of a
-    /// closed loop.
-    pub activations: u64,
-    /// Times it ran after blocking although no wakeup was seen; no latency is counted for them.
-    pub unknown_wakes: u64,
-}
-
-impl TaskSummary {
-    /// Adds what `other` got (all threads of one name, say).
-    pub fn merge(&mut self, other: &TaskSummary) {
-        self.run = self.run.saturating_add(other.run);
-        if self.limited_latency.is_some() || other.limited_latency.is_some() {
-            let own = || Box::new(self.wake_latency.clone());
-            let mut queued = self.limited_latency.take().unwrap_or_else(own);
-            queued.merge(other.queue_latency());
-            self.limited_latency = Some(queued);
-        }
-        self.wake_latency.merge(&other.wake_latency);
-        self.preempt_wait.merge(&other.preempt_wait);
-        self.response.merge(&other.response);
-        self.run_length.merge(&other.run_length);
-        self.throttled = self.throttled.saturating_add(other.throttled);
-        self.stolen = self.stolen.saturating_add(other.stolen);
-        self.vcpus += other.vcpus;
-        self.slept = self.slept.saturating_add(other.slept);
-        self.switches += other.switches;
-        self.preemptions += other.preemptions;
-        self.migrations += other.migrations;
-        self.wakeups += other.wakeups;
-        self.activations += other.activations;
-        self.unknown_wakes += other.unknown_wakes;
-    }
-
-    /// Prepares its distributions for many questions; see [`Durations::settle`].
-    pub fn settle(&mut self) {
-        let all = [&mut self.wake_latency, &mut self.preempt_wait, &mut self.response];
-        all.into_iter().for_each(Durations::settle);
-        self.run_length.settle();
-        self.limited_latency.iter_mut().for_each(|limited| limited.settle());
-    }
-
-    /// Returns wakeup to running without throttled time.
-    pub fn queue_latency(&self) -> &Durations {
-        self.limited_latency.as_deref().unwrap_or(&self.wake_latency)
-    }
-
-    /// Counts a wait after a wakeup: all of it, and for how long of it the task was throttled.
-    fn count_wakeup(&mut self, wait: Ns, throttled: Ns) {
-        if throttled > Ns::ZERO && self.limited_latency.is_none() {
-            self.limited_latency = Some(Box::new(self.wake_latency.clone()));
-        }
-        if let Some(queued) = &mut self.limited_latency {
-            queued.add(wait.saturating_sub(throttled));
-        }
-        self.wake_latency.add(wait);
-    }
-
-    /// Every wait for the CPU, after a wakeup or a preemption, without throttled time.
-    pub fn run_queue_latency(&self) -> Durations {
-        let mut all = self.queue_latency().clone();
-        all.merge(&self.preempt_wait);
-        all
-    }
-}
 
 /// What one CPU did within the window.
 #[derive(Clone, Debug, Default)]
@@ -159,6 +62,8 @@ pub struct Summary {
     vcpus: Vec<bool>,
     /// Distributions are counted.
     distributes: bool,
+    /// So are lengths of runs.
+    of_runs: bool,
     /// Every wait, where the caller wants them.
     waits: Option<Vec<Wait>>,
     /// Every activation, where the caller wants them.
@@ -185,6 +90,7 @@ impl Summary {
             now: Ns::ZERO,
             vcpus: Vec::new(),
             distributes: true,
+            of_runs: true,
             waits: None,
             activations: None,
         };
@@ -209,6 +115,14 @@ impl Summary {
     #[must_use]
     pub fn sums_only(mut self) -> Summary {
         self.distributes = false;
+        self
+    }
+
+    /// Leaves [`TaskSummary::run_length`] empty, for readers who do not show it: of the values of
+    /// a task a third are such.
+    #[must_use]
+    pub fn without_run_lengths(mut self) -> Summary {
+        self.of_runs = false;
         self
     }
 
@@ -246,6 +160,13 @@ impl Summary {
         self.from = self.now;
         let fresh = vec![TaskSummary::default(); self.tasks.len()];
         std::mem::replace(&mut self.tasks, fresh)
+    }
+
+    /// As [`cut`](Summary::cut) for those who look at the tasks after [`finish`](Summary::finish),
+    /// which ended the window: begins the next one there.
+    pub fn begin_next(&mut self) {
+        self.from = self.now;
+        self.tasks.iter_mut().for_each(TaskSummary::clear);
     }
 
     /// The summary of a whole recording; refuses when it cannot tell preemption from blocking.
@@ -391,7 +312,7 @@ impl Summary {
         if let TrackState::Running { since } = track.state {
             sums.run += clip.span(since);
             self.tracks[index].demand += now.saturating_sub(since);
-            if counts && self.distributes {
+            if counts && self.distributes && self.of_runs {
                 sums.run_length.add(now.saturating_sub(since));
             }
         }

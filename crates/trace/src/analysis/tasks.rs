@@ -1,14 +1,17 @@
 //! The [`Summary`] as a table.
 
-use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
+use super::show::{Cell, Column, Entry, Found, Layout, Output, Table, column};
 use super::{By, Keys, Scope, Summary, TaskSummary};
 use crate::Recording;
 use schedlab_model::{CpuId, EventSink, Ns, TaskId};
 use std::io;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry =
-    Entry::new::<Summary>("tasks", "CPU time, waits, responses and switches of every task", show);
+pub(crate) const ENTRY: Entry = Entry::finding::<Summary>(
+    "tasks",
+    "CPU time, waits, responses and switches of every task",
+    find,
+);
 
 const COLUMNS: &[Column] = &[
     column("task", "task"),
@@ -42,27 +45,45 @@ const CPUS: &[Column] = &[
     column("switches", "switches"),
 ];
 
-fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
+fn find<'a>(recording: &'a Recording, scope: &'a Scope) -> Found<'a> {
     let header = &recording.header;
-    let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), scope.from);
+    let summary = Summary::new(header.tasks.len(), header.topology.cpus(), scope.from);
+    let mut summary = summary.without_run_lengths();
     scope.events(recording).iter().for_each(|event| summary.event(event));
     summary.finish(scope.end(recording));
     let keys = Keys::new(header, scope.by.unwrap_or(By::Name));
     let mut lines = vec![(0, TaskSummary::default()); keys.len()];
-    for (index, task) in
-        summary.tasks.iter().enumerate().filter(|(i, _)| scope.task(TaskId::from(*i)))
-    {
+    let tasks = std::mem::take(&mut summary.tasks).into_iter().enumerate();
+    for (index, task) in tasks.filter(|(i, _)| scope.task(TaskId::from(*i))) {
         let (threads, line) = &mut lines[keys.line(TaskId::from(index))];
         *threads += 1;
-        line.merge(task);
+        match *threads {
+            1 => *line = task,
+            _ => line.merge(&task),
+        }
     }
     let mut order: Vec<usize> =
         (0..lines.len()).filter(|&line| lines[line].1.switches > 0).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(lines[line].1.run));
     keys.server_first(scope, &mut order, |line| *line);
+    // Several questions about each follow.
+    lines.iter_mut().for_each(|(_, task)| task.settle());
+    Box::new(move |out| {
+        show_tasks(&lines, &order, (&keys, summary.window), out)?;
+        show_cpus(&summary, scope, out)
+    })
+}
+
+/// Shows a line of a table for each of `lines`, in this order.
+fn show_tasks(
+    lines: &[(u64, TaskSummary)],
+    order: &[usize],
+    (keys, window): (&Keys, Ns),
+    out: &mut dyn Output,
+) -> io::Result<()> {
     let title = "What every task got";
     out.table(&Table { key: "tasks", title, columns: COLUMNS, layout: Layout::Table })?;
-    for line in order {
+    for &line in order {
         let (threads, task) = &lines[line];
         let some = |count: u64, cell| if count > 0 { cell } else { Cell::None };
         let (latency, wait) = (&task.wake_latency, &task.preempt_wait);
@@ -70,7 +91,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             Cell::label(&keys.labels[line]),
             Cell::Count(*threads),
             Cell::Time(task.run),
-            Cell::part(task.run, summary.window),
+            Cell::part(task.run, window),
             Cell::Count(task.switches),
             some(latency.count(), Cell::Time(latency.p50())),
             Cell::interval(latency, 500_000),
@@ -89,6 +110,11 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             Cell::Count(task.unknown_wakes),
         ])?;
     }
+    Ok(())
+}
+
+/// Shows the CPUs.
+fn show_cpus(summary: &Summary, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     out.table(&Table {
         key: "cpus",
         title: "What every CPU did",

@@ -1,7 +1,7 @@
 //! The longest waits, each with who ran meanwhile and why.
 
 use super::follow::{Began, Followed, Follower, Listener, Occupant, Wait};
-use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
+use super::show::{Cell, Column, Entry, Found, Layout, Output, Table, column};
 use super::throttle::{self, Limit};
 use super::{Analysis, Keys, Occupancy, Scope};
 use crate::{Capability, Header, Recording};
@@ -10,10 +10,10 @@ use std::cmp::Reverse;
 use std::io;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry = Entry::new::<Worst>(
+pub(crate) const ENTRY: Entry = Entry::finding::<Worst>(
     "worst",
     "The N longest waits: who waited, how long, who ran meanwhile, why",
-    show,
+    find,
 )
 .taking("N");
 
@@ -290,13 +290,17 @@ const MEANWHILE: &[Column] = &[
     column("share", "of the wait"),
 ];
 
-fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
+fn find<'a>(recording: &'a Recording, scope: &'a Scope) -> Found<'a> {
     let header = &recording.header;
-    let worst =
-        Followed::over(recording, scope, Worst::new(header, scope, scope.top.unwrap_or(TOP)));
+    let worst = Worst::new(header, scope, scope.top.unwrap_or(TOP));
+    let cases = Followed::over(recording, scope, worst).cases;
+    Box::new(move |out| show(header, &cases, out))
+}
+
+fn show(header: &Header, cases: &[Case], out: &mut dyn Output) -> io::Result<()> {
     let title = "Longest waits";
     out.table(&Table { key: "worst", title, columns: COLUMNS, layout: Layout::Paragraphs })?;
-    for (rank, case) in worst.cases.iter().enumerate() {
+    for (rank, case) in cases.iter().enumerate() {
         let began =
             if matches!(case.began, Began::Preempted { .. }) { "preemption" } else { "wakeup" };
         out.row(&[
@@ -313,7 +317,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     }
     let title = "Who ran during the longest waits";
     out.table(&Table { key: "meanwhile", title, columns: MEANWHILE, layout: Layout::Data })?;
-    for (rank, case) in worst.cases.iter().enumerate() {
+    for (rank, case) in cases.iter().enumerate() {
         let rank = Cell::Count(rank as u64 + 1);
         if case.throttled > Ns::ZERO {
             let share = Cell::part(case.throttled, case.length());

@@ -115,7 +115,7 @@ impl Builder<'_> {
             for &thread in &runtime.threads {
                 let task = &mut tasks[thread];
                 if !runtime.lanes.contains(&thread) {
-                    task.program = Program::parked(parked);
+                    task.program = Program::parked(parked).into();
                     task.start = Start::AsleepUntil(Ns::ZERO);
                 }
             }

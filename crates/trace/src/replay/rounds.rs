@@ -20,6 +20,7 @@ use super::classify::{Loop, RARE_PERCENT};
 use super::makers::Makers;
 use schedlab_model::{Branch, ChannelId, Op, Program, TaskSpec};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Makes the rounds of every closed loop complete. `activations`: of each task, as
 /// recorded.
@@ -47,7 +48,7 @@ pub(super) fn complete(tasks: &mut [TaskSpec], loops: &[Loop], activations: &[us
         };
         if rare(all) && rare(ended as u64) {
             for (task, lacks) in missing {
-                let program = &mut tasks[task].program;
+                let program = Arc::make_mut(&mut tasks[task].program);
                 if never_waits(program, &lacks) {
                     continue;
                 }
@@ -73,7 +74,7 @@ pub(super) fn complete_makers(tasks: &mut [TaskSpec], makers: &Makers) {
             *sent.entry(channel).or_default() += count;
         }
         for task in family.into_iter().filter(|&task| makers.nearest(task) == Some(maker)) {
-            let program = &mut tasks[task].program;
+            let program = Arc::make_mut(&mut tasks[task].program);
             if task != maker && !ends(program) {
                 continue;
             }
@@ -223,6 +224,10 @@ mod tests {
         Op::Run(Amount::Fixed(Ns::from_us(10)))
     }
 
+    fn program_of(task: &mut TaskSpec) -> &mut Program {
+        Arc::make_mut(&mut task.program)
+    }
+
     fn send(channel: ChannelId) -> Op {
         Op::Send { channel, count: 1 }
     }
@@ -269,9 +274,10 @@ mod tests {
     fn a_loop_whose_work_does_not_repeat_ends() {
         let mut tasks = loop_of_two();
         // All of the requests come from the first thread.
-        tasks[1].program.ops.retain(|op| *op != send(SERVER));
-        tasks[1].program.branches[0].to = tasks[1].program.ops.len() as u32;
-        let before: Vec<Program> = tasks.iter().map(|task| task.program.clone()).collect();
+        let client = program_of(&mut tasks[1]);
+        client.ops.retain(|op| *op != send(SERVER));
+        client.branches[0].to = client.ops.len() as u32;
+        let before: Vec<Arc<Program>> = tasks.iter().map(|task| task.program.clone()).collect();
         complete_all(&mut tasks, &[0, 1, 2], &[40, 40, 1]);
         assert!(tasks.iter().map(|task| &task.program).eq(&before));
     }
@@ -303,14 +309,15 @@ mod tests {
         let ops = vec![Op::Select, run(), Op::Receive(on_its_way), Op::Select];
         let branches = vec![Branch { channel: ChannelId(2), from: 0, to: 4 }];
         tasks.push(TaskSpec::new("server", Program { ops, branches, ..Program::default() }));
-        tasks[0].program.ops.insert(0, send(on_its_way));
-        let waiting = tasks[3].program.clone();
+        program_of(&mut tasks[0]).ops.insert(0, send(on_its_way));
+        let waiting = Program::clone(&tasks[3].program);
         complete_all(&mut tasks, &[0, 1, 3], &[40, 40, 1, 2]);
         let given = Op::Send { channel: ChannelId(2), count: 2 };
         assert_eq!(tasks[3].program.ops[3..], [given, Op::Select]);
         // Without that it would wait for nothing.
-        tasks[3].program = Program { ops: vec![Op::Select, run(), Op::Select], ..waiting };
-        tasks[3].program.branches[0].to = 3;
+        let ops = vec![Op::Select, run(), Op::Select];
+        tasks[3].program = Program { ops, ..waiting }.into();
+        program_of(&mut tasks[3]).branches[0].to = 3;
         let before = tasks[3].program.clone();
         complete_all(&mut tasks, &[0, 1, 3], &[40, 40, 1, 2]);
         assert_eq!(tasks[3].program, before);
@@ -354,11 +361,11 @@ mod tests {
     fn an_event_loop_gives_itself_what_is_missing_where_others_feed_it() {
         let mut tasks = loop_of_two();
         let branch = Branch { channel: ChannelId(2), from: 78, to: 80 };
-        tasks[1].program.ops.extend([run(), Op::Select]);
-        tasks[1].program.branches.push(branch);
+        program_of(&mut tasks[1]).ops.extend([run(), Op::Select]);
+        program_of(&mut tasks[1]).branches.push(branch);
         // The server answers one request less.
         let at = tasks[0].program.ops.iter().position(|op| *op == send(CLIENT)).unwrap();
-        tasks[0].program.ops.remove(at);
+        program_of(&mut tasks[0]).ops.remove(at);
         complete_all(&mut tasks, &[0, 1], &[40, 400]);
         let client = &tasks[1].program;
         let ends: Vec<(u32, u32)> =
@@ -368,15 +375,13 @@ mod tests {
         assert_eq!(client.ops[77..80], [given(CLIENT), given(ChannelId(2)), Op::Select]);
         // One that nobody feeds would turn without end.
         let mut tasks = loop_of_two();
-        tasks[1].program = Program {
-            ops: vec![Op::Select, send(SERVER), Op::Select],
-            branches: vec![
-                Branch { channel: CLIENT, from: 0, to: 1 },
-                Branch { channel: ChannelId(2), from: 1, to: 3 },
-            ],
-            ..Program::default()
-        };
-        tasks[0].program.ops.retain(|op| *op != send(CLIENT));
+        let ops = vec![Op::Select, send(SERVER), Op::Select];
+        let branches = vec![
+            Branch { channel: CLIENT, from: 0, to: 1 },
+            Branch { channel: ChannelId(2), from: 1, to: 3 },
+        ];
+        tasks[1].program = Program { ops, branches, ..Program::default() }.into();
+        program_of(&mut tasks[0]).ops.retain(|op| *op != send(CLIENT));
         let before = tasks[1].program.clone();
         complete_all(&mut tasks, &[0, 1], &[4000, 4000]);
         assert_eq!(tasks[1].program, before);

@@ -15,6 +15,7 @@ use super::classify::Loop;
 use super::rounds::{puts, takes};
 use schedlab_model::{Amount, ChannelId, Ns, Op, Program, TaskSpec};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A task that takes less than this in a round may spend a good part of it on what comes before.
 /// Chosen: a round is a thirtieth shorter at most.
@@ -74,7 +75,7 @@ pub(super) fn run(op: &Op) -> Option<Ns> {
 /// Lets later rounds leave out what is done once. After the rounds are complete: what a task gives
 /// itself is there when its start needs it.
 pub(super) fn shorten(tasks: &mut [TaskSpec], starts: &BTreeMap<usize, StartUp>) {
-    starts.iter().for_each(|(&task, start)| start.shorten(&mut tasks[task].program));
+    starts.iter().for_each(|(&task, start)| start.shorten(Arc::make_mut(&mut tasks[task].program)));
 }
 
 /// Lets the rounds of closed loops begin where a task first exchanges something with another, if it
@@ -91,7 +92,7 @@ pub(super) fn begin_at_exchange(
             token.is_some_and(|(channel, _)| between.contains(&channel))
         };
         for &task in &circle.tasks {
-            let program = &mut tasks[task].program;
+            let program = Arc::make_mut(&mut tasks[task].program);
             let Some(from) = program.repeat_from.filter(|_| program.branches.is_empty()) else {
                 continue;
             };
@@ -179,7 +180,8 @@ mod tests {
     #[test]
     fn who_creates_others_first_creates_them_again() {
         let mut tasks = loop_of_two(40);
-        tasks[1].program.ops.insert(1, Op::Spawn(schedlab_model::TaskId(7)));
+        let program = Arc::make_mut(&mut tasks[1].program);
+        program.ops.insert(1, Op::Spawn(schedlab_model::TaskId(7)));
         assert_eq!(begin(&mut tasks, true), [Some(3), Some(0)]);
     }
 

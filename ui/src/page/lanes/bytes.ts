@@ -1,19 +1,27 @@
 // From the text in a page to bytes, and from bytes to columns of numbers.
 
-function fromBase64(text: string): Uint8Array<ArrayBuffer> {
-  // Newer browsers have it, several times as fast.
-  const { fromBase64 } = Uint8Array as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> };
-  if (fromBase64) return fromBase64.call(Uint8Array, text);
-  const plain = atob(text), all = new Uint8Array(plain.length);
-  for (let i = 0; i < plain.length; i++) all[i] = plain.charCodeAt(i);
-  return all;
+// crates/report/src/embed.rs has the same.
+const DIGITS =
+  "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-.:;=?@[]^_{|}";
+
+// Four bytes of five digits.
+function fromBase85(text: string): Uint8Array<ArrayBuffer> {
+  const value = new Uint8Array(128);
+  for (let i = 0; i < DIGITS.length; i++) value[DIGITS.charCodeAt(i)] = i;
+  const all = new Uint8Array(Math.ceil(text.length / 5) * 4), view = new DataView(all.buffer);
+  for (let i = 0, to = 0; i < text.length; i += 5, to += 4) {
+    let four = 0;
+    for (let k = i; k < i + 5; k++) four = four * 85 + (k < text.length ? value[text.charCodeAt(k)] : 84);
+    view.setUint32(to, four);
+  }
+  return all.subarray(0, Math.floor(text.length * 4 / 5));
 }
 
-export async function inflate(base64: string): Promise<Uint8Array> {
+export async function inflate(base85: string): Promise<Uint8Array> {
   if (typeof DecompressionStream === "undefined") {
     throw new Error("lanes need Chrome 103, Firefox 113, Safari 16.4 or later");
   }
-  const inflated = new Blob([fromBase64(base64)]).stream()
+  const inflated = new Blob([fromBase85(base85)]).stream()
     .pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(inflated).arrayBuffer());
 }
@@ -34,7 +42,7 @@ export class Column {
 }
 
 // How the numbers of a column are written: crates/report/src/lanes/pack.rs.
-const DIGITS = 1;
+const AS_DIGITS = 1;
 
 export class Reader {
   private at = 0;
@@ -54,7 +62,7 @@ export class Reader {
 
   column(): Column {
     const all = new Float64Array(this.next()), form = this.next();
-    if (form === DIGITS) this.digits(all);
+    if (form === AS_DIGITS) this.digits(all);
     else this.varints(all);
     return new Column(all);
   }
