@@ -5,6 +5,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use schedlab_files::FileId;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -43,6 +44,7 @@ pub enum Listener {
 pub struct SocketFile {
     own: UnixListener,
     path: PathBuf,
+    id: FileId,
 }
 
 impl SocketFile {
@@ -51,14 +53,16 @@ impl SocketFile {
     /// # Errors
     /// There is a file of this name, or none may be made.
     pub fn bind(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { own: UnixListener::bind(path)?, path: path.to_owned() })
+        let own = UnixListener::bind(path)?;
+        let id = FileId::from(&std::fs::symlink_metadata(path)?);
+        Ok(SocketFile { own, path: path.to_owned(), id })
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // One that is gone already needs no removing.
-        let _ = std::fs::remove_file(&self.path);
+        // One that is gone already needs no removing, and another program's is left.
+        let _ = schedlab_files::remove_if(&self.path, self.id);
     }
 }
 

@@ -167,7 +167,10 @@ pub(super) const FLOORS: &[Floor] = &[
         external: Some(&["arrow-array", "arrow-schema", "parquet", "thiserror"]),
         ..floor("schedlab-tables", &["schedlab-study", "schedlab-trace"])
     },
-    Floor { external: Some(&["hyper", "hyper-util", "tokio"]), ..floor("schedlab-http", &[]) },
+    Floor {
+        external: Some(&["hyper", "hyper-util", "tokio"]),
+        ..floor("schedlab-http", &["schedlab-files"])
+    },
     // The workbench: it predicts and shows, and touches no machine.
     Floor {
         external: Some(&["rustix", "serde", "serde_json", "thiserror"]),
