@@ -1,6 +1,6 @@
-//! What one look at an input shows. Waits and numbers are found in two passes over the events; of
-//! many events the numbers come when they are asked for, after the sentences, which need waits
-//! alone. The schedule is larger, is asked for last, and is written down then.
+//! What one look at an input shows. The sentences and the longest waits come first. What each
+//! program got, and behind which others it waited, takes longer and is found when it is asked for.
+//! The schedule is larger, is asked for last, and is written down then.
 
 use crate::StudyError;
 use crate::compare::observe::WORST;
@@ -11,15 +11,17 @@ use crate::show::{ShowOptions, ShownServer, scope, server_first};
 use schedlab_model::Ns;
 use schedlab_report::Lanes;
 use schedlab_trace::Recording;
+use schedlab_trace::analysis::blame::Blame;
 use schedlab_trace::analysis::follow::Followed;
-use schedlab_trace::analysis::{Analysis as _, Scope, Summary, Waits};
+use schedlab_trace::analysis::worst::Worst;
+use schedlab_trace::analysis::{Analysis as _, Answer, By, Scope, Summary};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// So many events are looked at in both passes before the first answer. Chosen: one pass over as
-/// many takes a twentieth of a second, and the page is made once then.
-const AT_ONCE: usize = 200_000;
+/// Of so many events programs are counted before the first answer. Chosen: that takes a twentieth
+/// of a second, and the page is made once then.
+pub(super) const AT_ONCE: usize = 200_000;
 
 /// What is looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -85,8 +87,10 @@ pub(super) struct Looked {
     pub(super) server: Option<ShownServer>,
     /// The part, its server not known.
     part: Scope,
-    /// Which program waited for which, and the longest waits.
-    pub(super) waits: Waits,
+    /// What the sentences say.
+    pub(super) answer: Option<Answer>,
+    /// The longest waits.
+    pub(super) worst: Worst,
     numbers: Mutex<Option<Arc<Numbers>>>,
     lanes: OnceLock<Lanes>,
 }
@@ -97,13 +101,19 @@ pub(super) struct Numbers {
     pub(super) classes: Vec<String>,
     /// By program.
     pub(super) measured: Measured,
+    /// Which program waited for which.
+    pub(super) blame: Blame,
 }
 
-impl Numbers {
-    fn new(recording: &Recording, name: &str, part: &Scope) -> Result<Numbers, StudyError> {
-        let (classes, measured) = measured(recording, name, part)?;
-        Ok(Numbers { classes, measured })
-    }
+/// Returns what is said of waiting, and so many of the longest waits.
+pub(super) fn waits(recording: &Recording, scope: &Scope, top: usize) -> (Option<Answer>, Worst) {
+    thread::scope(|threads| {
+        let worst = || Followed::over(recording, scope, Worst::new(&recording.header, scope, top));
+        let worst = threads.spawn(worst);
+        let knows = Answer::check(&recording.header).is_ok();
+        let answer = if knows { Answer::from_recording(recording, scope) } else { None };
+        (answer, worst.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
 }
 
 impl Looked {
@@ -120,21 +130,10 @@ impl Looked {
         let part = look.part(recording)?;
         let mut scope = part.clone();
         Summary::check(&recording.header).map_err(|source| StudyError::trace(name, source))?;
-        let is_small = recording.events.len() <= AT_ONCE;
-        let (numbers, found) = thread::scope(|threads| {
-            let count = || Numbers::new(recording, name, &part);
-            let numbers = is_small.then(|| threads.spawn(count));
-            let found = look.server(recording, scenario, &mut scope).map(|server| {
-                let waits = Waits::new(&recording.header, &scope, WORST);
-                (server, Followed::over(recording, &scope, waits))
-            });
-            let joined = numbers.map(|thread| thread.join());
-            (joined.map(|numbers| numbers.unwrap_or_else(|panic| resume_unwind(panic))), found)
-        });
-        let numbers = Mutex::new(numbers.transpose()?.map(Arc::new));
-        let (server, waits) = found?;
-        let (look, lanes) = (look.clone(), OnceLock::new());
-        Ok(Looked { look, scope, server, part, waits, numbers, lanes })
+        let server = look.server(recording, scenario, &mut scope)?;
+        let (answer, worst) = waits(recording, &scope, WORST);
+        let (look, numbers, lanes) = (look.clone(), Mutex::default(), OnceLock::new());
+        Ok(Looked { look, scope, server, part, answer, worst, numbers, lanes })
     }
 
     /// Returns the numbers, where they are there already.
@@ -155,7 +154,18 @@ impl Looked {
         if let Some(numbers) = &*known {
             return Ok(numbers.clone());
         }
-        let numbers = Arc::new(Numbers::new(recording, name, &self.part)?);
+        let blame = || {
+            let by = self.scope.by.unwrap_or(By::Name);
+            let blame = Blame::new(&recording.header, &self.scope, by);
+            Followed::over(recording, &self.scope, blame)
+        };
+        let (measured, blame) = thread::scope(|threads| {
+            let blame = threads.spawn(blame);
+            let measured = measured(recording, name, &self.part);
+            (measured, blame.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        });
+        let (classes, measured) = measured?;
+        let numbers = Arc::new(Numbers { classes, measured, blame });
         *known = Some(numbers.clone());
         Ok(numbers)
     }
@@ -168,8 +178,8 @@ impl Looked {
     /// Returns the schedule as a page's lanes have it.
     pub(super) fn lanes(&self, recording: &Recording, is_simulated: bool) -> &Lanes {
         self.lanes.get_or_init(|| {
-            let worst = self.waits.worst.cases.first();
-            let own = own_lanes(&self.scope, &self.waits.worst);
+            let worst = self.worst.cases.first();
+            let own = own_lanes(&self.scope, &self.worst);
             let run = schedule_of(recording, &self.scope, worst);
             let mut lanes = lanes(&recording.header, run, own);
             if is_simulated {

@@ -2,7 +2,7 @@
 
 use super::SCHEMA;
 pub use super::looked::Look;
-use super::looked::{Looked, Numbers};
+use super::looked::{AT_ONCE, Looked, Numbers, waits};
 use crate::StudyError;
 use crate::compare::recorded_scheduler;
 use crate::measurements::{Kind, SubjectData};
@@ -17,9 +17,8 @@ use schedlab_report::{LaneWait, Lanes};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::registry::Family;
 use schedlab_trace::analysis::blame::{Blame, Culprit};
-use schedlab_trace::analysis::follow::Followed;
 use schedlab_trace::analysis::worst::Worst;
-use schedlab_trace::analysis::{Analysis, Answer, Label, Scope, Waits};
+use schedlab_trace::analysis::{Analysis, Answer, Label, Scope};
 use schedlab_trace::{Header, Recording};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -300,8 +299,8 @@ impl Opened {
         let looked = looked.or_else(|_| self.looked(&Look::default()))?;
         Worst::check(&self.recording.header)
             .map_err(|source| StudyError::trace(&self.name, source))?;
-        let Looked { scope, server, waits, .. } = &*looked;
-        Ok(said_of(&self.recording, scope, server.as_ref(), waits))
+        let Looked { scope, server, answer, worst, .. } = &*looked;
+        Ok(said_of(&self.recording, scope, server.as_ref(), (answer.as_ref(), worst)))
     }
 
     /// Returns what is in it. `under`: the scheduler that models the kernel of a recording, where
@@ -318,19 +317,17 @@ impl Opened {
     ) -> Result<Overview, StudyError> {
         let looked = self.looked(look)?;
         let numbers = match looked.known_numbers() {
-            None if programs_later => None,
+            None if programs_later && self.recording.events.len() > AT_ONCE => None,
             None => Some(looked.numbers(&self.recording, &self.name)?),
             known => known,
         };
-        let Looked { scope, server, waits: found, .. } = &*looked;
+        let Looked { scope, server, answer, worst, .. } = &*looked;
         let recording = &self.recording;
         let header = &recording.header;
-        let answer =
-            Answer::check(header).ok().and_then(|()| Answer::of_waits(recording, scope, found));
         let knows = Worst::check(header).is_ok();
         let about = answer.as_ref().map(|answer| answer.waiting.as_str());
         let (waits, waits_of) = match knows {
-            true => waits_of(recording, scope, &found.worst, (server.as_ref(), about)),
+            true => waits_of(recording, scope, worst, (server.as_ref(), about)),
             false => (Vec::new(), None),
         };
         let counted = numbers.as_deref();
@@ -351,7 +348,7 @@ impl Opened {
             kernel: scenario.map_or_else(|| header.kernel.clone(), |_| String::new()),
             scheduler: self.scheduler(under),
             answer: sentences(recording, scope, answer.as_ref(), server.as_ref()),
-            waited: answer.map(|answer| [answer.waiting, answer.running]),
+            waited: answer.as_ref().map(|answer| [answer.waiting.clone(), answer.running.clone()]),
             server: server.as_ref().map(|server| server.name.clone()),
             guess: server.as_ref().and_then(|server| server.guess.as_ref()).map(Guess::sentence),
             programs,
@@ -409,9 +406,8 @@ fn programs(
     (looked, numbers): (&Looked, &Numbers),
     most: usize,
 ) -> (Vec<ProgramOutput>, usize) {
-    let Looked { scope, waits, .. } = looked;
-    let Numbers { classes, measured } = numbers;
-    let blame = &waits.blame;
+    let scope = &looked.scope;
+    let Numbers { classes, measured, blame } = numbers;
     let lines: BTreeMap<String, usize> =
         (0..blame.keys.len()).rev().map(|line| (label(blame, header, line), line)).collect();
     let mut tasks: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -562,9 +558,8 @@ pub fn worst_of(path: &Path, serve: Option<&str>) -> Result<(Option<u64>, String
     // A server that is in some recordings of a folder is asked for where it is.
     let of = |serve: Option<&str>| Look::of_server(serve).scope(&recording, None);
     let (scope, server) = of(serve).or_else(|_| of(None))?;
-    let waits = Waits::new(&recording.header, &scope, 1);
-    let waits = Followed::over(&recording, &scope, waits);
-    Ok(said_of(&recording, &scope, server.as_ref(), &waits))
+    let (answer, worst) = waits(&recording, &scope, 1);
+    Ok(said_of(&recording, &scope, server.as_ref(), (answer.as_ref(), &worst)))
 }
 
 /// Returns the longest wait that was found, and what is said of waiting.
@@ -572,10 +567,9 @@ fn said_of(
     recording: &Recording,
     scope: &Scope,
     server: Option<&ShownServer>,
-    waits: &Waits,
+    (answer, worst): (Option<&Answer>, &Worst),
 ) -> (Option<u64>, String) {
-    let answer = Answer::of_waits(recording, scope, waits);
-    let said = sentences(recording, scope, answer.as_ref(), server);
-    let longest = answer.and_then(|answer| answer.longest).map(|(case, _)| case);
-    (longest.as_ref().or(waits.worst.cases.first()).map(|case| case.length().0), said)
+    let said = sentences(recording, scope, answer, server);
+    let longest = answer.and_then(|answer| answer.longest.as_ref()).map(|(case, _)| case);
+    (longest.or(worst.cases.first()).map(|case| case.length().0), said)
 }
