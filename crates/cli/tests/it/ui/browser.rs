@@ -98,7 +98,7 @@ impl Browser {
         while self.run(tab, script) != json!(true) {
             let text = "document.body.innerText.slice(0, 2000)";
             assert!(
-                began.elapsed() < Duration::from_secs(60),
+                began.elapsed() < Duration::from_secs(300),
                 "never: {script}; the page: {}",
                 self.run(tab, text)
             );
