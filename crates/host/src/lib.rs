@@ -45,6 +45,7 @@ pub use record::{
     RecordUntil, record,
 };
 pub use surroundings::{IdleState, Surroundings};
+pub use sys::cache::flush;
 pub use sys::cycles::{Rate, now as cycles};
 pub use sys::fork::{Worker, begins_on, die_with_us, inherits};
 pub use sys::huge_pages::NoHugePages;

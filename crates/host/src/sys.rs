@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod bpf;
+pub(crate) mod cache;
 pub(crate) mod cycles;
 pub(crate) mod fork;
 pub(crate) mod hold;

@@ -229,13 +229,12 @@ const PROBES: [(&str, &str, Probe); 35] = [
     ("scan_hot_ns", "the next of 1024 records of 64 bytes, shuffled, in the cache", memory::hot),
     (
         "line_ns",
-        "the next of records that fill twice the last-level cache, shuffled: from memory",
+        "the next of records that are in no cache, in an order that no prefetcher guesses: from memory",
         memory::cold,
     ),
     (
         "refill_64k_ns",
-        "reading 64 KiB after the caches were filled with something else, more than reading it \
-         again",
+        "reading 64 KiB that is in no cache, more than reading it again",
         memory::refill,
     ),
     (

@@ -3,7 +3,7 @@
 
 use super::ProbeSettings;
 use schedlab_host::threads::set_affinity;
-use schedlab_host::{Spin, Tas, cycles};
+use schedlab_host::{Spin, Tas, cycles, flush};
 use schedlab_model::{CpuId, CpuSet};
 use schedlab_stats::Random;
 use std::hint::black_box;
@@ -11,6 +11,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+/// Bytes of a cache line.
+const LINE: usize = size_of::<CacheLine>();
 
 /// One cache line, with the index of the next one to look at.
 #[derive(Clone, Copy, Default)]
@@ -69,35 +72,73 @@ pub(super) fn hot(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     })
 }
 
-/// Twice the last-level cache, made once: it takes longer than a round.
-fn large() -> &'static [CacheLine] {
-    static LARGE: OnceLock<Vec<CacheLine>> = OnceLock::new();
-    LARGE.get_or_init(|| circle(2 * last_level() / size_of::<CacheLine>(), 1))
-}
-
-/// Bytes that [`stream`] reads.
+/// Bytes that [`stream`] reads: twice the last-level cache.
 pub(crate) fn cold_bytes() -> usize {
-    size_of_val(large())
+    2 * last_level()
 }
 
 /// Fills the caches with something else.
 pub(crate) fn stream() {
-    read_all(large());
+    /// Made once, when it is first asked for: that takes longer than a round.
+    static LARGE: OnceLock<Vec<CacheLine>> = OnceLock::new();
+    read_all(LARGE.get_or_init(|| vec![CacheLine::default(); cold_bytes() / LINE]));
 }
 
+/// Steps through records that are in no cache.
 pub(super) fn cold(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     const STEPS: u32 = 500;
-    let lines = large();
-    let mut at = (settings.seed % lines.len() as u64) as u32;
+    /// More pages than the largest translation caches hold (2,048 of 4 KiB), in the memory of a
+    /// small machine.
+    const FLUSHED: usize = 64 << 20;
+    static FAR: OnceLock<Far> = OnceLock::new();
+    let flushes = flush::<CacheLine>(&[]);
+    let far = FAR.get_or_init(|| Far::new(if flushes { FLUSHED } else { cold_bytes() }));
+    let mut at = settings.seed as u32 & far.mask;
     settings.fill(|| {
         let start = Instant::now();
-        at = black_box(walk(lines, at, STEPS));
-        Ok(start.elapsed().as_nanos() as f64 / f64::from(STEPS))
+        let end = black_box(far.walk(at, STEPS, |_| {}));
+        let took = start.elapsed();
+        if flushes {
+            far.walk(at, STEPS, |line| {
+                let _ = flush(std::slice::from_ref(line));
+            });
+        }
+        at = end;
+        Ok(took.as_nanos() as f64 / f64::from(STEPS))
     })
 }
 
+/// Records that are visited each once before any is visited again, in an order that no prefetcher
+/// guesses and that needs no shuffling: with memory of 2 us a random access, shuffling a gigabyte
+/// takes minutes.
+struct Far {
+    lines: Vec<CacheLine>,
+    mask: u32,
+}
+
+impl Far {
+    /// In at least `bytes`; none of them is in a cache afterwards where that can be done.
+    fn new(bytes: usize) -> Far {
+        let lines = vec![CacheLine::default(); (bytes / LINE).next_power_of_two()];
+        flush(&lines);
+        Far { mask: (lines.len() - 1) as u32, lines }
+    }
+
+    /// Where it ends after `steps` from `from`. The full period of a linear congruential generator
+    /// needs a factor of 4k+1 and an odd increment (Knuth, TAOCP 2, 3.2.1.2, theorem A); these are
+    /// those of Numerical Recipes' `ranqd1`. Every record holds 0: the next address is known when it
+    /// was read, not before.
+    fn walk(&self, from: u32, steps: u32, mut visit: impl FnMut(&CacheLine)) -> u32 {
+        (0..steps).fold(from, |at, _| {
+            let line = &self.lines[at as usize];
+            visit(line);
+            at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223 + line.next) & self.mask
+        })
+    }
+}
+
 /// The working set of a small task.
-const SET_LINES: usize = (64 << 10) / 64;
+const SET_LINES: usize = (64 << 10) / LINE;
 
 /// Time to read every line of `set` once, in order.
 fn read_all(set: &[CacheLine]) -> f64 {
@@ -114,10 +155,12 @@ fn more_than_again(set: &[CacheLine]) -> f64 {
 }
 
 pub(super) fn refill(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
-    let (set, large) = (vec![CacheLine::default(); SET_LINES], large());
+    let set = vec![CacheLine::default(); SET_LINES];
     read_all(&set);
     settings.fill(|| {
-        read_all(large);
+        if !flush(&set) {
+            stream();
+        }
         Ok(more_than_again(&set).max(0.0))
     })
 }
@@ -201,5 +244,18 @@ mod tests {
             at = walk(&lines, at, 1);
         }
         assert!(seen.iter().all(|seen| *seen) && at == 0);
+    }
+
+    #[test]
+    fn a_far_walk_visits_every_record_once() {
+        let far = Far::new(1000 * LINE);
+        let mut seen = vec![0; far.lines.len()];
+        let first = far.lines.as_ptr();
+        let visit = |line: &CacheLine| {
+            let at = (std::ptr::from_ref(line) as usize - first as usize) / LINE;
+            seen[at] += 1;
+        };
+        assert_eq!(far.walk(3, 1024, visit), 3);
+        assert_eq!(seen, [1; 1024]);
     }
 }
