@@ -15,7 +15,8 @@ mod spread;
 mod switches;
 mod wakes;
 
-pub(crate) use memory::{cold_bytes, stream};
+pub(crate) use memory::Filler;
+pub use memory::cold_bytes;
 pub use spread::Spread;
 
 use schedlab_host::threads::{Scheduling, affinity, scheduling, set_affinity, set_scheduling};

@@ -17,7 +17,7 @@ mod seat;
 
 pub use locks::{LockKind, SCHEDULERS, Stride};
 
-use crate::calibrate::Spread;
+use crate::calibrate::{Filler, Spread};
 use schedlab_host::Rate;
 use schedlab_host::threads::affinity;
 use schedlab_model::{CpuId, CpuSet, Ns, Policy, TaskId, Topology, Waker};
@@ -46,8 +46,9 @@ pub struct RunqueueRequest {
     pub locks: Vec<LockKind>,
     /// Distances of task records.
     pub strides: Vec<Stride>,
-    /// Cold decisions too, with the first lock.
-    pub cold: bool,
+    /// Cold decisions too, with the first lock, each after reading so many bytes
+    /// ([`cold_bytes`](crate::calibrate::cold_bytes)).
+    pub cold: Option<usize>,
     /// Rounds of every combination.
     pub rounds: u32,
     /// Time for all of it, apart from preparing. Cold decisions need their time whatever this says.
@@ -64,8 +65,6 @@ pub struct RunqueueRequest {
 pub const MOST_TASKS: u32 = 16_384;
 /// Times that a disturbed round is done again.
 const AGAIN: u32 = 3;
-/// Cold decisions of each thread in a round; the first is not counted.
-const COLD_CALLS: u32 = 5;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -164,7 +163,7 @@ pub struct RunqueueReport {
     pub cycles_per_us: f64,
     /// What reading it twice takes, which is subtracted.
     pub clock_ns: f64,
-    /// Bytes read before a cold decision.
+    /// Bytes read before a cold decision; 0: there were none.
     pub cold_bytes: usize,
     /// Rows in the order of the request: scheduler, variant, cold, stride, lock, threads, tasks.
     pub rows: Vec<RunqueueRow>,
@@ -188,6 +187,7 @@ struct Bench<'a> {
     cpus: Vec<CpuId>,
     budget: Duration,
     rate: Rate,
+    filler: Option<Filler>,
 }
 
 /// What one round gave.
@@ -240,7 +240,7 @@ pub fn runqueue(
         cpus: bench.cpus.iter().copied().collect(),
         cycles_per_us: bench.rate.per_us,
         clock_ns: bench.rate.overhead as f64 * 1e3 / bench.rate.per_us,
-        cold_bytes: crate::calibrate::cold_bytes(),
+        cold_bytes: request.cold.unwrap_or(0),
         rows: rows
             .map(|(point, (plain, metered))| bench.row(point, plain, metered, &mut random))
             .collect(),
@@ -250,7 +250,7 @@ pub fn runqueue(
 fn points(request: &RunqueueRequest) -> Vec<Point> {
     let mut points = Vec::new();
     for contender in 0..request.contenders.len() {
-        for &cold in if request.cold { &[false, true][..] } else { &[false] } {
+        for &cold in if request.cold.is_some() { &[false, true][..] } else { &[false] } {
             let locks =
                 if cold { &request.locks[..1.min(request.locks.len())] } else { &request.locks };
             for &stride in &request.strides {
@@ -303,7 +303,8 @@ impl Bench<'_> {
         let rounds = points as u64 * u64::from(request.rounds) * 2;
         let budget =
             Duration::from_nanos(request.duration.0 / rounds).max(Duration::from_micros(200));
-        Ok(Bench { request, knobs, cpus, budget, rate: Rate::measure() })
+        let filler = request.cold.map(Filler::new);
+        Ok(Bench { request, knobs, cpus, budget, rate: Rate::measure(), filler })
     }
 
     /// A round without meters, repeated while threads are preempted in it.
@@ -371,7 +372,7 @@ impl Bench<'_> {
             world: &world,
             scheduler: &*scheduler,
             policy: self.request.policy,
-            cold: point.cold.then_some(COLD_CALLS),
+            cold: self.filler.as_ref().filter(|_| point.cold),
             budget: (self.budget.as_nanos() as f64 / 1e3 * self.rate.per_us) as u64,
             ready: &ready,
             go: &go,
@@ -503,7 +504,7 @@ mod tests {
             threads: vec![1, 3],
             locks: LockKind::ALL.map(|(_, kind)| kind).into(),
             strides: vec![Stride::Line, Stride::Far],
-            cold: false,
+            cold: None,
             rounds: 3,
             duration: Ns(1),
             oversubscribe: true,
@@ -540,13 +541,14 @@ mod tests {
         let mut request = request();
         request.contenders.truncate(1);
         request.strides.truncate(1);
-        (request.cold, request.tasks, request.threads) = (true, vec![64], vec![1]);
+        (request.cold, request.tasks, request.threads) = (Some(1 << 20), vec![64], vec![1]);
         let report = runqueue(&request, &mut |_, _| {}, &|| false).unwrap();
         // Cold ones with the first lock only.
         assert_eq!(report.rows.iter().filter(|row| row.cold).count(), 1);
         let cold = report.rows.iter().find(|row| row.cold).unwrap();
-        assert_eq!(cold.calls, u64::from(COLD_CALLS - 1) * 3);
-        assert!(report.cold_bytes > 1 << 20);
+        assert_eq!(cold.calls, u64::from(seat::COLD_CALLS - 1) * 3);
+        assert_eq!(report.cold_bytes, 1 << 20);
+        assert!(crate::calibrate::cold_bytes() >= 1 << 20);
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub mod timehist;
 pub mod wakes;
 pub mod worst;
 
+pub use answer::Answer;
 pub(crate) use answer::longest_wait;
-pub use answer::{Answer, Waits};
 pub use durations::Durations;
 pub use occupancy::Occupancy;
 pub use scope::{By, Keys, Label, Scope, line_name};

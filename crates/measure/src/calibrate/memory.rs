@@ -72,16 +72,23 @@ pub(super) fn hot(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     })
 }
 
-/// Bytes that [`stream`] reads: twice the last-level cache.
-pub(crate) fn cold_bytes() -> usize {
+/// Bytes to read so that nothing of before is in a cache: twice the last-level one.
+pub fn cold_bytes() -> usize {
     2 * last_level()
 }
 
-/// Fills the caches with something else.
-pub(crate) fn stream() {
-    /// Made once, when it is first asked for: that takes longer than a round.
-    static LARGE: OnceLock<Vec<CacheLine>> = OnceLock::new();
-    read_all(LARGE.get_or_init(|| vec![CacheLine::default(); cold_bytes() / LINE]));
+/// Memory whose reading puts everything else out of the caches. It takes seconds to make where the
+/// last-level cache is large.
+pub(crate) struct Filler(Vec<CacheLine>);
+
+impl Filler {
+    pub(crate) fn new(bytes: usize) -> Filler {
+        Filler(vec![CacheLine::default(); bytes / LINE])
+    }
+
+    pub(crate) fn read(&self) {
+        read_all(&self.0);
+    }
 }
 
 /// Steps through records that are in no cache.
@@ -159,7 +166,8 @@ pub(super) fn refill(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     read_all(&set);
     settings.fill(|| {
         if !flush(&set) {
-            stream();
+            static FILLER: OnceLock<Filler> = OnceLock::new();
+            FILLER.get_or_init(|| Filler::new(cold_bytes())).read();
         }
         Ok(more_than_again(&set).max(0.0))
     })

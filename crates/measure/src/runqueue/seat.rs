@@ -1,7 +1,7 @@
 //! One thread that decides for one CPU.
 
 use super::locks::{Meter, meter};
-use crate::calibrate::{become_policy, stream};
+use crate::calibrate::{Filler, become_policy};
 use schedlab_host::cycles;
 use schedlab_host::threads::set_affinity;
 use schedlab_model::{CpuId, CpuSet, Ns, Policy, TaskId};
@@ -17,6 +17,9 @@ const KEPT: usize = 2_000;
 /// Not longer than that for a round in any case, counts of the cycle counter: several seconds.
 const LONGEST: u64 = 20_000_000_000;
 
+/// Cold decisions of each thread in a round; the first is not counted.
+pub(super) const COLD_CALLS: u32 = 5;
+
 /// Everything that the thread needs.
 pub(super) struct Seat<'a> {
     /// The CPU that it decides for.
@@ -26,8 +29,8 @@ pub(super) struct Seat<'a> {
     pub(super) world: &'a World,
     pub(super) scheduler: &'a (dyn Scheduler + Sync),
     pub(super) policy: Policy,
-    /// So many decisions, each after reading through memory.
-    pub(super) cold: Option<u32>,
+    /// What is read before each of [`COLD_CALLS`] decisions.
+    pub(super) cold: Option<&'a Filler>,
     /// Counts of the cycle counter.
     pub(super) budget: u64,
     pub(super) ready: &'a AtomicUsize,
@@ -80,7 +83,7 @@ impl Seat<'_> {
             std::thread::sleep(Duration::from_micros(20));
         }
         let mut tally = match self.cold {
-            Some(calls) => table.cold::<METERED>(calls)?,
+            Some(filler) => table.cold::<METERED>(filler)?,
             None => table.hot::<METERED>()?,
         };
         tally.preempted = involuntary() != preempted;
@@ -134,10 +137,10 @@ impl Table<'_> {
         }
     }
 
-    fn cold<const METERED: bool>(&mut self, calls: u32) -> io::Result<Tally> {
+    fn cold<const METERED: bool>(&mut self, filler: &Filler) -> io::Result<Tally> {
         let mut tally = Tally::default();
-        for call in 0..calls {
-            stream();
+        for call in 0..COLD_CALLS {
+            filler.read();
             let counted = call > 0;
             let (entry, exit) = self.decide::<METERED>(&mut tally, counted)?;
             if counted {

@@ -176,7 +176,8 @@ impl Question {
     /// Returns the command that gives the answer with so many seeds. `name`: the input, as a user
     /// names it.
     pub fn command(&self, name: &str, seeds: u32, own: &NamedSchedulers) -> String {
-        let asked = self.options.iter().filter(|(flag, _)| flag == "scheduler");
+        let names_scheduler = |flag: &str| ["scheduler", "recorded-under"].contains(&flag);
+        let asked = self.options.iter().filter(|(flag, _)| names_scheduler(flag));
         let asked: Vec<SchedulerSpec> = asked.filter_map(|(_, text)| text.parse().ok()).collect();
         let mut options = self.options.clone();
         options.extend(own.btf_of(asked.iter()).map(|btf| (BTF.to_owned(), btf)));
@@ -197,6 +198,11 @@ mod tests {
         }
     }
 
+    /// Where no scheduler was named when the workbench was started.
+    fn read(asked: &Question) -> Result<CompareRequest, String> {
+        asked.request(&NamedSchedulers::default()).map_err(|error| error.to_string())
+    }
+
     #[test]
     fn a_question_is_a_command_that_can_be_typed() {
         let asked = question(&[("variant", "it's idle: sysbench policy=idle"), ("serve", "redis")]);
@@ -205,7 +211,7 @@ mod tests {
             r"schedlab compare 'a b.slt' --variant 'it'\''s idle: sysbench policy=idle' --serve redis --seeds 5"
         );
         assert_eq!(asked.stages(), [1, 5, 20]);
-        let request = asked.request(&NamedSchedulers::default()).unwrap();
+        let request = read(&asked).unwrap();
         assert_eq!(request.options.serve.as_deref(), Some("redis"));
         assert_eq!(request.options.variants, ["it's idle: sysbench policy=idle"]);
     }
@@ -229,10 +235,7 @@ mod tests {
             ("scheduler", "bpf:/etc/passwd"),
             ("recorded-under", "bpf:/etc/passwd"),
         ] {
-            let said = question(&[(flag, text)])
-                .request(&NamedSchedulers::default())
-                .unwrap_err()
-                .to_string();
+            let said = read(&question(&[(flag, text)])).unwrap_err();
             assert!(said.contains("names a file"), "{flag}: {said}");
         }
         for option in OPTIONS.iter().filter(|option| option.value.contains("FILE")) {
@@ -249,29 +252,14 @@ mod tests {
             ("seeds", "9", "given as the list"),
             ("scheduler", "linux-6.1:a", "--scheduler:"),
         ] {
-            let said = question(&[(flag, text)])
-                .request(&NamedSchedulers::default())
-                .unwrap_err()
-                .to_string();
+            let said = read(&question(&[(flag, text)])).unwrap_err();
             assert!(said.contains(part), "{flag}: {said}");
         }
         for seeds in [&[5, 1][..], &[0], &[101], &[1, 2, 3, 4, 5, 6]] {
             let asked = Question { seeds: seeds.to_vec(), ..question(&[]) };
-            assert!(
-                asked
-                    .request(&NamedSchedulers::default())
-                    .unwrap_err()
-                    .to_string()
-                    .starts_with("seeds:"),
-                "{seeds:?}"
-            );
+            assert!(read(&asked).unwrap_err().starts_with("seeds:"), "{seeds:?}");
         }
         let many = question(&[("variant", "a nice=1"); 65]);
-        assert!(
-            many.request(&NamedSchedulers::default())
-                .unwrap_err()
-                .to_string()
-                .contains("64 options")
-        );
+        assert!(read(&many).unwrap_err().contains("64 options"));
     }
 }

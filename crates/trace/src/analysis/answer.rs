@@ -62,55 +62,6 @@ impl Listener for Seen<'_> {
     }
 }
 
-/// What one pass over the events finds of waits by name: enough for an [`Answer`] and for lists.
-#[derive(Clone, Debug)]
-pub struct Waits {
-    /// Which program ran while others waited.
-    pub blame: Blame,
-    /// The longest waits.
-    pub worst: Worst,
-    /// By line: how often it was woken.
-    woken: Vec<u64>,
-}
-
-impl Waits {
-    /// For the tasks of `header`; so many of the longest waits are kept.
-    pub fn new(header: &Header, scope: &Scope, top: usize) -> Waits {
-        let blame = Blame::new(header, scope, scope.by.unwrap_or(By::Name));
-        let worst = Worst::new(header, scope, top).by_line(blame.keys.clone());
-        let woken = vec![0; blame.keys.len()];
-        Waits { blame, worst, woken }
-    }
-}
-
-impl Listener for Waits {
-    fn occupied(&mut self, cpu: CpuId, at: Ns, who: Occupant) {
-        self.blame.occupied(cpu, at, who);
-        self.worst.occupied(cpu, at, who);
-    }
-
-    fn span(&mut self, span: &Span) {
-        self.blame.span(span);
-    }
-
-    fn wait(&mut self, wait: &Wait<'_>) {
-        if matches!(wait.began, Began::Woken { .. }) {
-            self.woken[self.blame.keys.line(wait.task)] += 1;
-        }
-        self.worst.wait(wait);
-    }
-
-    fn after(&mut self, follower: &Follower, event: &SchedEvent) {
-        self.blame.after(follower, event);
-        self.worst.after(follower, event);
-    }
-
-    fn finished(&mut self, follower: &Follower) {
-        self.blame.finished(follower);
-        self.worst.finished(follower);
-    }
-}
-
 /// Who ran while one line waited, and its longest wait.
 struct OfLine {
     blame: Blame,
@@ -171,19 +122,6 @@ impl Answer {
         let OfLine { blame, longest } = Followed::over(recording, scope, found);
         let longest = longest.cases.first().map(|case| with_cause(&recording.header, case));
         Answer::of_line(recording, scope, &blame, line, longest)
-    }
-
-    /// As [`Answer::from_recording`], of what one pass over the events found.
-    pub fn of_waits(recording: &Recording, scope: &Scope, waits: &Waits) -> Option<Answer> {
-        let guests = of_guests(recording, scope);
-        if guests.is_some() {
-            return guests;
-        }
-        let blame = &waits.blame;
-        let waited: Vec<Ns> = (0..blame.keys.len()).map(|line| blame.waited(line)).collect();
-        let line = most_waiting(scope, &blame.keys, &waited, &waits.woken)?;
-        let longest = waits.worst.of_line(line).map(|case| with_cause(&recording.header, case));
-        Answer::of_line(recording, scope, blame, line, longest)
     }
 
     /// Returns the answer about a line.

@@ -3,7 +3,7 @@
 use super::follow::{Began, Followed, Follower, Listener, Occupant, Wait};
 use super::show::{Cell, Column, Entry, Found, Layout, Output, Table, column};
 use super::throttle::{self, Limit};
-use super::{Analysis, Keys, Occupancy, Scope};
+use super::{Analysis, Occupancy, Scope};
 use crate::{Capability, Header, Recording};
 use schedlab_model::{CpuId, CpuSet, Ns, SchedEvent, TaskId, Waker};
 use std::cmp::Reverse;
@@ -63,8 +63,6 @@ pub struct Worst {
     /// Those of the server first, where one was named; then the longest first, of equal ones the
     /// earlier.
     pub cases: Vec<Case>,
-    /// The longest of each line, in the same order, where that is asked for.
-    by_line: Option<(Keys, Vec<Option<Case>>)>,
 }
 
 impl Analysis for Worst {
@@ -77,20 +75,7 @@ impl Worst {
     pub fn new(header: &Header, scope: &Scope, top: usize) -> Worst {
         let (header, scope) = (header.clone(), scope.clone());
         let occupancy = Occupancy::default();
-        Worst { header, scope, top, occupancy, cases: Vec::new(), by_line: None }
-    }
-
-    /// Keeps the longest wait of each line, too.
-    #[must_use]
-    pub fn by_line(mut self, keys: Keys) -> Worst {
-        let none = vec![None; keys.len()];
-        self.by_line = Some((keys, none));
-        self
-    }
-
-    /// Returns the longest wait of a line, where [`Worst::by_line`] asked for them.
-    pub fn of_line(&self, line: usize) -> Option<&Case> {
-        self.by_line.as_ref()?.1.get(line)?.as_ref()
+        Worst { header, scope, top, occupancy, cases: Vec::new() }
     }
 
     fn case(&self, wait: &Wait<'_>) -> Case {
@@ -154,19 +139,8 @@ impl Listener for Worst {
         }
         let of = |case: &Case| (self.scope.leads(case.task), case.length());
         let new = (self.scope.leads(wait.task), length);
-        let longer = self.by_line.as_ref().and_then(|(keys, longest)| {
-            let line = keys.line(wait.task);
-            longest[line].as_ref().is_none_or(|known| of(known) < new).then_some(line)
-        });
         let full = self.cases.len() == self.top;
-        let of_few = !full || self.cases.last().is_some_and(|last| of(last) < new);
-        if let Some(line) = longer {
-            let case = self.case(wait);
-            if let Some((_, longest)) = &mut self.by_line {
-                longest[line] = Some(case);
-            }
-        }
-        if !of_few {
+        if full && self.cases.last().is_none_or(|last| of(last) >= new) {
             return;
         }
         let at = self.cases.partition_point(|case| of(case) >= new);

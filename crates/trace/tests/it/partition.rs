@@ -10,7 +10,7 @@ use schedlab_trace::analysis::latency::Latency;
 use schedlab_trace::analysis::show::{ALL, Cell, Output, Table};
 use schedlab_trace::analysis::states::States;
 use schedlab_trace::analysis::worst::{Case, Worst};
-use schedlab_trace::analysis::{Answer, By, Scope, Waits};
+use schedlab_trace::analysis::{Answer, By, Label, Scope};
 use schedlab_trace::{Recording, TraceError};
 use std::collections::BTreeMap;
 
@@ -91,9 +91,9 @@ proptest! {
         }
     }
 
-    /// One pass over the events finds the answer that a pass for each question finds.
+    /// The answer is about a line of the tables, with their numbers.
     #[test]
-    fn an_answer_of_one_pass_is_the_answer(
+    fn an_answer_is_what_the_tables_say(
         events in events(), names in proptest::collection::vec(0..3, TASKS),
         first in proptest::option::of(proptest::collection::vec(any::<bool>(), TASKS)),
         from in 0..3_000u64, length in 1..3_000u64,
@@ -105,11 +105,23 @@ proptest! {
         let window = Scope { from: Ns(from), to: Ns(from + length), ..Scope::default() };
         for scope in [Scope::default(), window] {
             let scope = Scope { first: first.clone(), ..scope };
-            let waits = Followed::over(&file, &scope, Waits::new(&file.header, &scope, 1));
-            let answer = Answer::of_waits(&file, &scope, &waits);
-            prop_assert_eq!(answer, Answer::from_recording(&file, &scope));
-            let worst = Followed::over(&file, &scope, Worst::new(&file.header, &scope, 1));
-            prop_assert_eq!(waits.worst.cases, worst.cases);
+            let blame = Followed::over(&file, &scope, Blame::new(&file.header, &scope, By::Name));
+            let worst = Followed::over(&file, &scope, Worst::new(&file.header, &scope, usize::MAX));
+            let Some(answer) = Answer::from_recording(&file, &scope) else {
+                prop_assert!((0..blame.keys.len()).all(|line| blame.waited(line) == Ns::ZERO));
+                continue;
+            };
+            let line = blame.keys.labels.iter().position(|label| match label {
+                Label::Name(name) => *name == answer.waiting,
+                Label::Task(_) => false,
+            });
+            let line = line.expect("a line of the table");
+            prop_assert_eq!(answer.waited, blame.waited(line));
+            let most = blame.rows[line].iter().map(|(_, share)| share.time).max();
+            prop_assert_eq!(Some(answer.meanwhile), most);
+            let of_line = |case: &&Case| blame.keys.line(case.task) == line;
+            let longest = worst.cases.iter().find(of_line);
+            prop_assert_eq!(answer.longest.as_ref().map(|(case, _)| case), longest);
         }
     }
 

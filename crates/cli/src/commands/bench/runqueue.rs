@@ -9,6 +9,7 @@ use anyhow::bail;
 use schedlab_lab::runqueue::{
     self as lab, Claim, ModelOptions, PAPER_INTERVAL_US, RunqueueResult, TABLE_1,
 };
+use schedlab_measure::calibrate::cold_bytes;
 use schedlab_measure::runqueue::{MOST_TASKS, RunqueueRequest, RunqueueRow, Stride, runqueue};
 use schedlab_model::{Ns, Policy};
 use schedlab_study::decision_cost;
@@ -43,7 +44,7 @@ pub(crate) struct Runqueue {
     /// Lay task records this many bytes apart: 64, 8192
     #[arg(long, value_name = "LIST", default_value = "64,8192")]
     stride: String,
-    /// Also decide after reading twice the last-level cache (some milliseconds each)
+    /// Also decide after reading twice the last-level cache (milliseconds to a second each)
     #[arg(long)]
     cold: bool,
     /// Use this affinity variant of the SMP paper: default, stay or change (may be given several
@@ -125,7 +126,7 @@ fn request(args: &Runqueue) -> anyhow::Result<RunqueueRequest> {
         threads: numbers("--threads", &threads, 512)?.into_iter().map(|n| n as usize).collect(),
         locks: args.lock.split(',').map(|name| lab::lock(name.trim())).collect::<Result<_, _>>()?,
         strides,
-        cold: args.cold,
+        cold: args.cold.then(cold_bytes),
         rounds: args.rounds,
         duration: args.duration,
         oversubscribe: args.oversubscribe,
@@ -137,19 +138,17 @@ fn request(args: &Runqueue) -> anyhow::Result<RunqueueRequest> {
 fn render(result: &RunqueueResult) -> String {
     let report = &result.report;
     let mut text = answer(result);
+    let cold = match report.cold_bytes {
+        0 => String::new(),
+        bytes => format!("; a cold decision comes after reading {} MiB", bytes >> 20),
+    };
     let _ = writeln!(
         text,
-        "{}, {}; CPUs {}; {:.0} cycles a us, two reads {:.0} ns apart (subtracted); a cold \
-         decision comes after {} MiB\n\n\
+        "{}, {}; CPUs {}; {:.0} cycles a us, two reads {:.0} ns apart (subtracted){cold}\n\n\
          Figures 4 and 5: cost of one schedule() against tasks, ns (interval of the mean call; \
          waiting and holding of locks are \
          measured\nin passes of their own)",
-        result.cpu,
-        result.kernel,
-        report.cpus,
-        report.cycles_per_us,
-        report.clock_ns,
-        report.cold_bytes >> 20
+        result.cpu, result.kernel, report.cpus, report.cycles_per_us, report.clock_ns,
     );
     let _ = writeln!(
         text,

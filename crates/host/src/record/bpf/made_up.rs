@@ -7,11 +7,12 @@ use super::ring::{HEAD, LOST, Reader, TAIL};
 use crate::record::merge::Merger;
 use crate::record::raw::RawEvent;
 use crate::record::tasks::Tasks;
-use crate::record::{CpuSource, RecordSink};
+use crate::record::{CpuSource, RecordSink, RecordStart};
 use crate::sys::Shared;
+use crate::{GroupFacts, TaskFacts};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::time::{ClockId, clock_gettime};
-use schedlab_model::CpuId;
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,6 +48,8 @@ pub struct Taken {
     pub written: u64,
     /// Events for which a ring had no room.
     pub no_room: u64,
+    /// Events that were handed out, in the order of time.
+    pub handed_out: u64,
     /// Events that the reader said to be lost.
     pub said_lost: u64,
     /// CPU time of the thread that reads and merges.
@@ -59,7 +62,11 @@ pub struct Taken {
 ///
 /// # Errors
 /// The system gives no memory for the rings.
-pub fn take(load: MadeUp, sink: &mut dyn RecordSink) -> io::Result<Taken> {
+///
+/// # Panics
+/// What is handed out is not in the order of time.
+pub fn take(load: MadeUp) -> io::Result<Taken> {
+    let mut sink = InOrder::default();
     let memory = Memory::new(load)?;
     let (rings, controls) = memory.map(load)?;
     let (rings, controls) = (Rc::new(rings), Rc::new(controls));
@@ -81,7 +88,7 @@ pub fn take(load: MadeUp, sink: &mut dyn RecordSink) -> io::Result<Taken> {
         loop {
             std::thread::sleep(POLL);
             let (last, begins) = (is_over.load(Acquire), now());
-            merger.round(&mut sources, if last { begins } else { horizon }, sink);
+            merger.round(&mut sources, if last { begins } else { horizon }, &mut sink);
             held = held.max(merger.waiting());
             horizon = begins;
             if last {
@@ -91,7 +98,33 @@ pub fn take(load: MadeUp, sink: &mut dyn RecordSink) -> io::Result<Taken> {
         (cpu_time() - before, held, writer.join().expect("it only writes"))
     });
     let (written, no_room) = counted?;
-    Ok(Taken { written, no_room, said_lost: merger.lost, cpu, held })
+    Ok(Taken { written, no_room, handed_out: sink.events, said_lost: merger.lost, cpu, held })
+}
+
+/// Counts what is handed out.
+#[derive(Default)]
+struct InOrder {
+    last: Ns,
+    events: u64,
+}
+
+impl EventSink for InOrder {
+    fn event(&mut self, event: &SchedEvent) {
+        assert!(event.at >= self.last, "{event:?} after {}", self.last);
+        self.last = event.at;
+        self.events += u64::from(!matches!(event.kind, EventKind::Lost { .. }));
+    }
+}
+
+impl RecordSink for InOrder {
+    fn start(&mut self, _: &RecordStart) -> io::Result<()> {
+        Ok(())
+    }
+    fn group(&mut self, _: &GroupFacts) {}
+    fn task(&mut self, _: &TaskFacts) {}
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The memory of rings and their controls, which writer and reader map each for themselves.
@@ -193,42 +226,15 @@ fn cpu_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RecordStart;
-    use crate::{GroupFacts, TaskFacts};
-    use schedlab_model::{EventKind, EventSink, Ns, SchedEvent};
-
-    /// What is handed out is in order.
-    #[derive(Default)]
-    struct InOrder(Ns, u64);
-
-    impl EventSink for InOrder {
-        fn event(&mut self, event: &SchedEvent) {
-            assert!(event.at >= self.0);
-            self.0 = event.at;
-            self.1 += u64::from(!matches!(event.kind, EventKind::Lost { .. }));
-        }
-    }
-
-    impl RecordSink for InOrder {
-        fn start(&mut self, _: &RecordStart) -> io::Result<()> {
-            Ok(())
-        }
-        fn group(&mut self, _: &GroupFacts) {}
-        fn task(&mut self, _: &TaskFacts) {}
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// Rings that are too small for what is written: what finds no room is said, and nothing else
     /// is missing.
     #[test]
     fn what_finds_no_room_is_said() {
         let load = MadeUp { rings: 256, slots: 8, events: 100_000, rate: u64::MAX };
-        let mut sink = InOrder::default();
-        let taken = take(load, &mut sink).unwrap();
+        let taken = take(load).unwrap();
         assert!(taken.no_room > 0, "{taken:?}");
-        assert_eq!((sink.1, taken.said_lost), (taken.written, taken.no_room));
+        assert_eq!((taken.handed_out, taken.said_lost), (taken.written, taken.no_room));
         assert!(taken.held <= 2 * load.rings * (load.slots + 1), "{taken:?}");
     }
 }

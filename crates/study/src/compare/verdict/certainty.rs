@@ -30,7 +30,8 @@ pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
             let told = if study.rows.len() < 2 { String::new() } else { format!("; {told}") };
             format!(
                 "{}{told}.",
-                for_server(study, replay).unwrap_or_else(|| reproduction(replay, seconds(study)))
+                for_server(study, replay, all > 0 && unsure == all)
+                    .unwrap_or_else(|| reproduction(replay, seconds(study)))
             )
         }
         None if seeds == 1 => {
@@ -59,8 +60,9 @@ fn advice(study: &Study) -> String {
     })
 }
 
-/// Returns how well the server that was asked about is reproduced.
-fn for_server(study: &Study, replay: &SelfReplay) -> Option<String> {
+/// Returns how well the server that was asked about is reproduced. `untold`: something changes, and
+/// none of it by more than its error, for which no reproduction was good enough.
+fn for_server(study: &Study, replay: &SelfReplay, untold: bool) -> Option<String> {
     let served = study.served.as_ref()?;
     let own = || replay.subjects.iter().filter(|subject| served.classes.contains(&subject.name));
     let cells = |metric: Metric| {
@@ -70,11 +72,14 @@ fn for_server(study: &Study, replay: &SelfReplay) -> Option<String> {
     let tail = cells(Metric::Latency(Stat::Percentile(TAIL))).filter(|cell| cell.recorded > 0.0);
     let latency =
         tail.map(|cell| cell.difference.abs() / cell.recorded * 100.0).fold(0.0, f64::max);
+    let name = served.name();
+    let (judged, whose) = match untold {
+        true => ("The simulation".to_owned(), format!("the CPU share of {name}")),
+        false => (format!("Good enough for {name}: the simulation"), "its CPU share".to_owned()),
+    };
     Some(format!(
-        "Good enough for {}: the simulation reproduces its CPU share within {share:.1} points and \
-         its run-queue latency (p99) within \
-         {latency:.0} %",
-        served.name()
+        "{judged} reproduces {whose} within {share:.1} points and its run-queue latency (p99) \
+         within {latency:.0} %"
     ))
 }
 
@@ -145,4 +150,42 @@ fn worst(replay: &SelfReplay, seconds: f64) -> (f64, String) {
     }
     let none = "no class wakes often enough to judge run-queue latency".to_owned();
     (share, latency.map_or(none, |(_, text)| text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{Options, RecordedInput, compare_recording};
+    use std::path::Path;
+
+    /// What reproduces a server well enough is no use where the error is larger than the change.
+    #[test]
+    fn nothing_is_good_enough_where_no_change_can_be_told() {
+        let file =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
+        let input = RecordedInput::open(Path::new(file)).unwrap();
+        let options = Options {
+            variants: vec!["batch idle: sysbench policy=idle".to_owned()],
+            serve: Some("redis-server".to_owned()),
+            repetitions: Some(1),
+            jobs: 1,
+            ..Options::default()
+        };
+        let mut study = compare_recording(&input, None, &options, &|_, _| {}).unwrap();
+        let said = certainty(&study, None);
+        assert!(said.starts_with("Good enough for redis-server: "), "{said}");
+        let subjects = study.rows.iter_mut().skip(1).flat_map(|row| &mut row.subjects);
+        for cell in subjects.flat_map(|subject| &mut subject.cells) {
+            if let Some(change) = &mut cell.change {
+                change.judgement = Judgement::CannotTell;
+            }
+        }
+        let said = certainty(&study, None);
+        let (begins, ends) = (
+            "The simulation reproduces the CPU share of redis-server within ",
+            "changes are larger than their error.",
+        );
+        assert!(said.starts_with(begins) && said.ends_with(ends), "{said}");
+        assert!(said.contains("; 0 of "), "{said}");
+    }
 }
