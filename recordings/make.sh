@@ -18,7 +18,7 @@ SUT=${SUT:-1} SIDE=${SIDE:-0} OUT=${OUT:-$here} QUIET=${QUIET:-} TARGET=${TARGET
 bin=${TARGET:-$root/target/release}
 PORT=${PORT:-7777} SECONDS_RECORDED=3 RATE=${RATE:-10000} CONNECTIONS=${CONNECTIONS:-16}
 policies="other-other other-idle fifo-other"
-all="two-yes $(for load in open closed closed8; do for p in $policies; do echo "redis-$p-$load"; done; done) hackbench compile"
+all="two-yes $(for load in open closed closed8; do for p in $policies; do echo "redis-$p-$load"; done; done) hackbench compile redis-perf"
 
 pids=()
 finish() {
@@ -45,6 +45,12 @@ record() {
     local name=$1 note=$2 seconds=$3; shift 3
     local which=(--all)
     [ $# = 0 ] || which=(-- "$@")
+    # What a user has who records with perf and not with schedlab.
+    if [ "$name" = redis-perf ]; then
+        local of_sched; of_sched=$(printf -- '-e sched:sched_%s ' switch waking wakeup_new process_fork process_exit migrate_task)
+        taskset -c "$SIDE" perf record -q -a $of_sched -o "$OUT/$name.data" -- sleep "$seconds"
+        return
+    fi
     "$bin/schedlab" record -o "$OUT/$name.slt" --recorder-cpu "$SIDE" --for "${seconds}s" --note "$note" "${which[@]}"
 }
 
@@ -102,7 +108,9 @@ one() {
     redis-*)
         local server="" batch="" kind=closed connections=1
         case $1 in *-idle-*) batch="chrt -i 0" ;; *-fifo-*) server="chrt -f 1" ;; esac
-        case $1 in *-open) kind=open:$RATE connections=$CONNECTIONS ;; *-closed8) connections=8 ;; esac
+        # perf writes 100 bytes an event.
+        case $1 in *-perf) kind=open:1000 connections=$CONNECTIONS ;;
+            *-open) kind=open:$RATE connections=$CONNECTIONS ;; *-closed8) connections=8 ;; esac
         redis "$1" "$server" "$batch" "$kind" "$connections" ;;
     # Some three messages of 64 KiB fill a socket: most of them wake a task, so that the recording shows them.
     hackbench) record "$1" "hackbench -g 2 -f 5 -s 65536 -l 2000 on both CPUs" 5 hackbench -g 2 -f 5 -s 65536 -l 2000 ;;
@@ -120,5 +128,5 @@ need gcc gcc; need make make
 for name in ${*:-$all}; do
     echo "== $name"
     $QUIET setsid -w "$here/make.sh" one "$name"
-    "$bin/examples/shares" "$OUT/$name.slt"
+    [ "$name" = redis-perf ] || "$bin/examples/shares" "$OUT/$name.slt"
 done

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 const DURATION: Ns = Ns::from_s(3);
 
-/// A server and a hog on CPU 0, and on CPU 1 two hogs of which the recording says a wrong nice
-/// value: they do not replay.
-fn recording(name: &str) -> PathBuf {
+/// Two CPUs with a server, which runs now and then, and three programs that never end; each on the
+/// CPU that is given. `told`: what the recording says of a task, which may be wrong.
+fn recording(name: &str, on: [u32; 4], told: impl Fn(&TaskSpec, &mut TaskInfo)) -> PathBuf {
     let now_and_then = Program::forever([
         Op::Run(Amount::Fixed(Ns::from_us(100))),
         Op::Sleep(Amount::Fixed(Ns::from_us(900))),
@@ -25,18 +25,21 @@ fn recording(name: &str) -> PathBuf {
         TaskSpec::new("stranger", Program::hog()),
         TaskSpec::new("other", Program::hog()),
     ];
-    for (index, task) in tasks.iter_mut().enumerate() {
-        task.affinity = CpuSet::single(CpuId(u32::from(index > 1)));
+    for (task, cpu) in tasks.iter_mut().zip(on) {
+        task.affinity = CpuSet::single(CpuId(cpu));
     }
     let workload = Workload { tasks, ..Workload::default() };
     let scheduler = registry::build(&"linux-6.18".parse().unwrap(), 2).unwrap();
     let mut events: Vec<SchedEvent> = Vec::new();
     let options = RunOptions::for_time(DURATION);
     schedlab_sim::run(&Machine::flat(2), &workload, &*scheduler, &options, &mut events).unwrap();
-    let info = |(i, task): (usize, &TaskSpec)| TaskInfo {
-        affinity: task.affinity,
-        nice: if task.name == "other" { Nice::new(10).unwrap() } else { Nice::default() },
-        ..TaskInfo::unknown(i as u32 + 1, i as u32 + 1, task.name.clone())
+    let info = |(i, task): (usize, &TaskSpec)| {
+        let mut info = TaskInfo {
+            affinity: task.affinity,
+            ..TaskInfo::unknown(i as u32 + 1, i as u32 + 1, task.name.clone())
+        };
+        told(task, &mut info);
+        info
     };
     let header = Header {
         backend: "simulator".to_owned(),
@@ -52,6 +55,36 @@ fn recording(name: &str) -> PathBuf {
     path
 }
 
+/// A server and a hog on CPU 0, and on CPU 1 two hogs of which the recording says a wrong nice
+/// value: they do not replay.
+fn of_strangers(name: &str) -> PathBuf {
+    recording(name, [0, 0, 1, 1], |task, info| {
+        if task.name == "other" {
+            info.nice = Nice::new(10).unwrap();
+        }
+    })
+}
+
+/// A trace of perf holds no affinity: what was kept away from the server competes with it in the
+/// simulation. No program that ran while it waited speaks against that, for it did not wait.
+#[test]
+fn a_server_that_waits_in_the_simulation_alone_is_not_believed() {
+    let pinned = |name: &str, known: bool| {
+        let path = recording(name, [0, 1, 1, 1], |_, info| {
+            if !known {
+                info.affinity = CpuSet::ALL;
+            }
+        });
+        compared(&RecordedInput::open(&path).unwrap(), Some("server"))
+    };
+    let known = pinned("serve-pinned.slt", true).self_replay.unwrap();
+    assert!(known.trusted, "{:?}", known.distrust);
+    let study = pinned("serve-anywhere.slt", false);
+    let doubts = study.self_replay.unwrap().distrust;
+    assert!(doubts[0].starts_with("server: run-queue latency p99 0ns recorded, "), "{doubts:?}");
+    assert!(study.verdict.certainty.starts_with("Do not rely on it: "));
+}
+
 fn compared(input: &RecordedInput, serve: Option<&str>) -> Study {
     let options = Options {
         jobs: 1,
@@ -65,7 +98,7 @@ fn compared(input: &RecordedInput, serve: Option<&str>) -> Study {
 
 #[test]
 fn what_does_not_delay_the_server_does_not_count() {
-    let input = RecordedInput::open(&recording("serve.slt")).unwrap();
+    let input = RecordedInput::open(&of_strangers("serve.slt")).unwrap();
     let of_all = compared(&input, None);
     let doubts = of_all.self_replay.unwrap().distrust;
     assert!(doubts.iter().any(|why| why.starts_with("other: ")), "{doubts:?}");
@@ -112,7 +145,7 @@ fn what_does_not_delay_the_server_does_not_count() {
 
 #[test]
 fn a_server_that_is_not_there_is_named_with_the_nearest() {
-    let input = RecordedInput::open(&recording("serve-name.slt")).unwrap();
+    let input = RecordedInput::open(&of_strangers("serve-name.slt")).unwrap();
     for (asked, words) in [
         ("servr", "did you mean `server`?"),
         ("77", "programs are: hog, other, server, stranger"),
