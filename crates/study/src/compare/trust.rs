@@ -193,9 +193,16 @@ fn of_latency(input: &RecordedInput, subject: &Replayed, server: &Served) -> Opt
         return None;
     }
     let (was, is) = (p99.show(latency.recorded), p99.show(latency.simulated));
+    // What competes with it depends on facts that a trace of another tool does not hold.
+    let unknown = match input.header.tasks.iter().any(|task| task.known) {
+        true => "",
+        false => {
+            "; affinity and control groups are not in this trace, which `schedlab record` writes down"
+        }
+    };
     Some(format!(
         "{}: run-queue latency p99 {was} recorded, {is} simulated, which is believed up to a factor \
-         of {TRUSTED_LATENCY}",
+         of {TRUSTED_LATENCY}{unknown}",
         subject.name
     ))
 }

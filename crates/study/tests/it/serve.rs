@@ -71,6 +71,7 @@ fn of_strangers(name: &str) -> PathBuf {
 fn a_server_that_waits_in_the_simulation_alone_is_not_believed() {
     let pinned = |name: &str, known: bool| {
         let path = recording(name, [0, 1, 1, 1], |_, info| {
+            info.known = known;
             if !known {
                 info.affinity = CpuSet::ALL;
             }
@@ -82,7 +83,11 @@ fn a_server_that_waits_in_the_simulation_alone_is_not_believed() {
     let study = pinned("serve-anywhere.slt", false);
     let doubts = study.self_replay.unwrap().distrust;
     assert!(doubts[0].starts_with("server: run-queue latency p99 0ns recorded, "), "{doubts:?}");
-    assert!(study.verdict.certainty.starts_with("Do not rely on it: "));
+    let said = study.verdict.certainty;
+    assert!(
+        said.starts_with("Do not rely on it: ") && said.contains("`schedlab record`"),
+        "{said}"
+    );
 }
 
 fn compared(input: &RecordedInput, serve: Option<&str>) -> Study {
