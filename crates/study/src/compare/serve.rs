@@ -36,6 +36,9 @@ pub struct Served {
     /// waited behind them hardly or not at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_doubts: Vec<String>,
+    /// The programs of these doubts. What becomes of them cannot be told.
+    #[serde(skip)]
+    pub left_aside: BTreeSet<String>,
     /// What the simulation does not reproduce of the programs behind which the server waited: it is
     /// in the errors of the server's numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -146,6 +149,7 @@ impl Served {
         let part = delays.find(|delay| delay.name == wrong.class).map_or(0.0, |delay| delay.part);
         if part <= TRUSTED_SHARE {
             self.other_doubts.push(why);
+            self.left_aside.insert(wrong.class.to_owned());
             return;
         }
         self.doubts_behind.push(why);
@@ -175,7 +179,7 @@ impl Served {
 
     /// Returns sentences about the programs behind which it waited, and about what was left aside.
     pub(super) fn notes(&self) -> Vec<String> {
-        self.delays().into_iter().chain(self.in_errors()).chain(self.left_aside()).collect()
+        self.delays().into_iter().chain(self.in_errors()).chain(self.not_counted()).collect()
     }
 
     fn delays(&self) -> Option<String> {
@@ -208,7 +212,7 @@ impl Served {
         ))
     }
 
-    fn left_aside(&self) -> Option<String> {
+    fn not_counted(&self) -> Option<String> {
         let all = &self.other_doubts;
         let first = all.first()?;
         let more = match all.len() {

@@ -1,6 +1,6 @@
 //! How sure a verdict is, in one sentence.
 
-use super::telling::{FELT, TAIL, Telling};
+use super::telling::{FELT, TAIL, Telling, counts};
 use crate::change::{Change, Judgement};
 use crate::metric::{Metric, Stat};
 use crate::result::{SelfReplay, Study};
@@ -10,7 +10,8 @@ use schedlab_stats::range_confidence;
 /// Returns the sentence. `gain`: the change that the outcome speaks of first.
 pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
     let judged = |wanted: fn(Judgement) -> bool| {
-        let cells = study.rows.iter().skip(1).flat_map(|row| &row.subjects).flat_map(|s| &s.cells);
+        let subjects = study.rows.iter().skip(1).flat_map(|row| &row.subjects);
+        let cells = subjects.filter(|subject| counts(study, subject)).flat_map(|s| &s.cells);
         let shown = cells.filter(|cell| FELT.contains(&cell.metric));
         shown.filter_map(|cell| cell.change).filter(|change| wanted(change.judgement)).count()
     };

@@ -34,13 +34,20 @@ pub(crate) struct Telling<'a> {
     pub(crate) better: bool,
 }
 
-/// Returns every change that can be told, row by row. Those of schedlab's own threads are not among
-/// them.
+/// Whether what becomes of this one can be told: it is none of schedlab's own threads, and no
+/// program that does not replay and does not delay the server.
+pub(super) fn counts(study: &Study, subject: &Subject) -> bool {
+    let left_aside =
+        study.served.as_ref().is_some_and(|served| served.left_aside.contains(&subject.name));
+    !is_own(&subject.name) && !left_aside
+}
+
+/// Returns every change that can be told, row by row.
 pub(crate) fn tellings(study: &Study) -> Vec<Telling<'_>> {
     let Some(base_row) = study.rows.first() else { return Vec::new() };
     let mut all = Vec::new();
     for row in &study.rows[1..] {
-        for subject in row.subjects.iter().filter(|subject| !is_own(&subject.name)) {
+        for subject in row.subjects.iter().filter(|subject| counts(study, subject)) {
             let of_headline =
                 |figure: &Figure| figure.kind == subject.kind && figure.subject == subject.name;
             if !matters(base_row, subject) && !study.headline.iter().any(of_headline) {
