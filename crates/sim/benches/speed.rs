@@ -8,8 +8,8 @@
 //! the events of the stream (switches, wakeups, migrations). The totals of each run are checked
 //! before its speed is printed.
 //!
-//! Machines differ, so each row is also printed in events of a bare heap loop in Python
-//! (`cpu/heap.py`), which runs in turns with it; the best of each counts.
+//! Machines differ, so each row is also printed in events of W2 written by hand in Python
+//! (`cpu/w2_heapq.py`), which runs in turns with it; the best of each counts.
 #![allow(clippy::print_stdout)]
 
 #[path = "../tests/common/mod.rs"]
@@ -19,6 +19,11 @@ mod cpu;
 use common::{W1, W64, periodic_set, run_sleep, scheduler, w2};
 use schedlab_model::{Ns, Workload};
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
+
+/// What W2 does in 200 s (docs/sources/simulation-facts.md).
+const W2_SLICES: u64 = 473_124;
+const W2_BURSTS: u64 = 152_636;
+const W2_WORK_NS: u64 = 1_599_373_024_961;
 
 struct Row {
     name: &'static str,
@@ -36,22 +41,26 @@ fn job_events(outcome: &Outcome) -> u64 {
     tasks.iter().map(|t| t.wakeups + t.response.count() + t.preemptions).sum()
 }
 
-/// CPU seconds of one event of a bare heap loop in Python; `None` where there is no `python3`.
-fn heap_event() -> Option<f64> {
+/// CPU seconds of one event of W2 by hand in Python; `None` where there is no `python3`. It has to
+/// simulate what the row W2 does.
+fn python_event() -> Option<f64> {
     let out = std::process::Command::new("python3")
-        .args(["-c", include_str!("cpu/heap.py")])
+        .args(["-c", include_str!("cpu/w2_heapq.py")])
         .output()
         .ok()?;
-    String::from_utf8(out.stdout).ok()?.trim().parse().ok()
+    let printed = String::from_utf8(out.stdout).ok()?;
+    let (seconds, counts) = printed.trim().split_once(' ')?;
+    assert_eq!(counts, format!("{W2_SLICES} {W2_BURSTS} {W2_WORK_NS}"), "W2 in Python");
+    seconds.parse().ok()
 }
 
 fn measure(row: &Row) {
     let options = RunOptions::for_time(Ns::from_s(row.seconds));
     let machine = Machine::flat(row.cpus);
     let (mut best, mut hash): (Option<(f64, u64)>, u64) = (None, 0);
-    let mut heap: Option<f64> = None;
+    let mut python: Option<f64> = None;
     for _ in 0..cpu::repeats(3) {
-        heap = heap_event().into_iter().chain(heap).reduce(f64::min);
+        python = python_event().into_iter().chain(python).reduce(f64::min);
         let scheduler = scheduler(row.spec, row.cpus);
         let start = cpu::seconds();
         let outcome = run(&machine, &row.workload, scheduler.as_ref(), &options, &mut ())
@@ -66,9 +75,10 @@ fn measure(row: &Row) {
     }
     let Some((spent, count)) = best else { return };
     let rate = count as f64 / spent;
-    let times = heap.map_or_else(|| "no Python".to_owned(), |heap| format!("{:.2}", rate * heap));
+    let times =
+        python.map_or_else(|| "no Python".to_owned(), |event| format!("{:.2}", rate * event));
     println!(
-        "{:<34} {:>7.2} M events/s {times:>9} × heap loop {:>7.0} sim s per CPU s   ({count} \
+        "{:<34} {:>7.2} M events/s {times:>9} × Python {:>7.0} sim s per CPU s   ({count} \
          events, {} sim s, {spent:.3} CPU s, hash {hash:016x})",
         row.name,
         rate / 1e6,
@@ -80,9 +90,8 @@ fn measure(row: &Row) {
 /// Slice ends and wakeups of W2. The number of slices is a fact of the workload that the test
 /// checks; the metrics do not see those after which the task simply went on.
 fn slice_events(outcome: &Outcome) -> u64 {
-    const SLICES: u64 = 473_124;
     let wakeups: u64 = outcome.metrics.tasks.iter().map(|t| t.wakeups).sum();
-    SLICES + wakeups
+    W2_SLICES + wakeups
 }
 
 /// Everything in the event stream, as the published figures for real scheduler code count.
@@ -98,7 +107,7 @@ fn check_w1(outcome: &Outcome) {
 
 fn check_w2(outcome: &Outcome) {
     let bursts: u64 = outcome.metrics.tasks.iter().map(|t| t.response.count()).sum();
-    assert_eq!(bursts, 152_636);
+    assert_eq!(bursts, W2_BURSTS);
 }
 
 fn main() {

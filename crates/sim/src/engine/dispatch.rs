@@ -451,7 +451,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         match c.current {
             Some(task) if self.tasks[task.index()].state == TaskState::Running => {
                 let t = task.index();
-                if FREE { self.advance_fast(cpu, t) } else { self.advance(cpu, t) }
+                if FREE { self.starts(cpu, t) } else { self.advance(cpu, t) }
             }
             _ => Ok(()),
         }

@@ -55,7 +55,7 @@ impl Task<'_> {
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// As [`decide`](Engine::decide), where nothing costs time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn decide_fast(&mut self, cpu: usize) -> Step {
         let now = self.clock.now;
         let c = &mut self.cpus[cpu];
@@ -172,7 +172,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 self.due.slots.arm_cpu(cpu, OfCpu::Work, self.clock.now.saturating_add(on.left));
                 Ok(())
             }
-            Some(next) if on.starts => self.advance_fast(cpu, next.index()),
+            Some(next) if on.starts => self.starts(cpu, next.index()),
             _ => Ok(()),
         }
     }
@@ -255,9 +255,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         on
     }
 
-    /// As `work_done`, where nothing costs time.
+    /// As `work_done`, where nothing costs time. Gives whether `cpu` is still to be asked for a
+    /// decision, because its task blocks.
     #[inline(always)]
-    pub(super) fn work_done_fast(&mut self, cpu: usize) -> Step {
+    pub(super) fn work_done_fast(&mut self, cpu: usize) -> Step<bool> {
         let c = &mut self.cpus[cpu];
         let Some(current) = c.current else {
             return self.internal(format!("work on idle cpu{cpu}"));
@@ -272,9 +273,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.advance_fast(cpu, current.index())
     }
 
-    /// As [`advance`](Engine::advance): what programs mostly do, runs and sleeps, without a detour.
+    /// The program of `t` goes on when other things may have to be done first.
     #[inline]
-    pub(super) fn advance_fast(&mut self, cpu: usize, t: usize) -> Step {
+    pub(super) fn starts(&mut self, cpu: usize, t: usize) -> Step {
+        if self.advance_fast(cpu, t)? {
+            self.enqueue(cpu);
+        }
+        Ok(())
+    }
+
+    /// As [`advance`](Engine::advance): what programs mostly do, runs and sleeps, without a detour.
+    /// Gives whether the task blocks and its CPU is still to be asked for a decision.
+    #[inline]
+    fn advance_fast(&mut self, cpu: usize, t: usize) -> Step<bool> {
         let now = self.clock.now;
         let task = &mut self.tasks[t];
         if task.left > 0 {
@@ -282,13 +293,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             task.fresh = false;
             let at = now.saturating_add(task.left);
             self.due.slots.arm_cpu(cpu, OfCpu::Work, at);
-            return Ok(());
+            return Ok(false);
         }
         let mut steps = self.clock.steps;
         let (until, released) = loop {
             if steps >= self.clock.steps_max {
                 self.clock.steps = steps;
-                return self.count_step(Some(t));
+                return self.count_step(Some(t)).map(|()| false);
             }
             steps += 1;
             match task.ops().get(task.pc as usize) {
@@ -303,7 +314,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     if left > 0 {
                         self.clock.steps = steps;
                         self.due.slots.arm_cpu(cpu, OfCpu::Work, now.saturating_add(left));
-                        return Ok(());
+                        return Ok(false);
                     }
                 }
                 Some(&Op::Sleep(amount)) => {
@@ -324,7 +335,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     }
                     if !task.fresh {
                         self.clock.steps = steps - 1;
-                        return self.advance(cpu, t);
+                        return self.advance(cpu, t).map(|()| false);
                     }
                     task.begin_job(due);
                     if self.told.views {
@@ -334,19 +345,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 None if task.repeat_from != u32::MAX => task.pc = task.repeat_from,
                 _ => {
                     self.clock.steps = steps - 1;
-                    return self.advance(cpu, t);
+                    return self.advance(cpu, t).map(|()| false);
                 }
             }
         };
         self.clock.steps = steps;
-        self.sleeps(cpu, t, until, released);
-        Ok(())
+        self.sleeps(t, until, released);
+        Ok(true)
     }
 
     /// The current task blocks on its own timer; the activation that follows is `released` at that
     /// time (or when it is woken).
     #[inline(always)]
-    fn sleeps(&mut self, cpu: usize, t: usize, until: u64, released: u64) {
+    fn sleeps(&mut self, t: usize, until: u64, released: u64) {
         let task = &mut self.tasks[t];
         if !task.fresh {
             let response = self.clock.now - task.released;
@@ -364,7 +375,6 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.world.tasks[t].set_runnable(Runnable::No);
         }
         self.due.slots.arm(self.due.layout.task(t), until);
-        self.enqueue(cpu);
     }
 
     /// As `wake_from_outside` of a task whose own timer fired.

@@ -258,29 +258,41 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn instant(&mut self) -> Step {
         self.due.slots.enter(self.clock.now);
         loop {
-            if self.due.slots.more() {
-                self.drain()?;
+            let cpu = if self.due.slots.more() {
+                match self.drain()? {
+                    Some(cpu) => cpu,
+                    None => continue,
+                }
             } else if !self.queues.calls.is_empty()
                 && let Some((cpu, cookie)) = self.queues.calls.pop()
             {
-                self.count_step(None)?;
-                if !FREE && self.features.guest.is_some() && self.keep_call(cpu, cookie) {
-                    continue;
-                }
-                self.input.scheduler.call(&self.cx(cpu.index()), cookie);
-                self.after_call(cpu.index(), state::Cause::Other)?;
+                self.call(cpu, cookie)?;
+                continue;
             } else if !self.queues.resched.is_empty()
                 && let Some(cpu) = self.queues.resched.pop()
             {
-                if FREE { self.decide_fast(cpu as usize)? } else { self.decide(cpu as usize)? }
+                cpu as usize
             } else if !self.queues.starts.is_empty()
                 && let Some(cpu) = self.queues.starts.pop()
             {
                 self.go_on(cpu as usize)?;
+                continue;
             } else {
                 return Ok(());
-            }
+            };
+            if FREE { self.decide_fast(cpu)? } else { self.decide(cpu)? }
         }
+    }
+
+    /// A function call that the scheduler asked for has come to `cpu`.
+    #[inline(never)]
+    fn call(&mut self, cpu: CpuId, cookie: u64) -> Step {
+        self.count_step(None)?;
+        if !FREE && self.features.guest.is_some() && self.keep_call(cpu, cookie) {
+            return Ok(());
+        }
+        self.input.scheduler.call(&self.cx(cpu.index()), cookie);
+        self.after_call(cpu.index(), state::Cause::Other)
     }
 
     /// Returns whether nothing but starting programs is left to do in this instant.
@@ -293,18 +305,27 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// Serves what fires in this instant, in order. Here alone, so that the most frequent events
-    /// are inlined.
+    /// are inlined. Gives the CPU that decides at once.
     #[inline(always)]
-    fn drain(&mut self) -> Step {
-        let Some((first, another)) = self.due.slots.begin() else { return Ok(()) };
+    fn drain(&mut self) -> Step<Option<usize>> {
+        let Some((first, another)) = self.due.slots.begin() else { return Ok(None) };
+        let mut decides = None;
         if another || (!FREE && self.features.guest.is_some()) {
             self.due.slots.collect(first, &mut self.due.batch);
         } else {
             match first {
                 First::Task(task) if FREE => self.wake_fast(task)?,
                 First::Task(task) => self.task_timer(task)?,
-                First::Cpu(cpu, 0) if FREE => self.work_done_fast(cpu)?,
+                First::Cpu(cpu, 0) if FREE => {
+                    if self.work_done_fast(cpu)? {
+                        decides = self.decides(cpu);
+                    }
+                }
                 First::Cpu(cpu, 0) => self.work_done(cpu)?,
+                First::Cpu(cpu, which) if FREE && which == OfCpu::Slice as usize => {
+                    self.cpus[cpu].slice_armed = false;
+                    decides = self.decides(cpu);
+                }
                 First::Cpu(cpu, which) if which == OfCpu::Slice as usize => self.slice_over(cpu),
                 First::Cpu(cpu, which) => self.fire(PER_CPU * cpu + which)?,
                 First::Other(slot) => self.fire(slot)?,
@@ -312,7 +333,23 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         // A tick may put the tick of a higher CPU into what is left of the batch, or into an empty
         // one.
-        if self.due.batch.is_empty() { Ok(()) } else { self.serve_batch() }
+        if !self.due.batch.is_empty() {
+            self.serve_batch()?;
+        }
+        Ok(decides)
+    }
+
+    /// `cpu` has to decide because of what fired alone in this instant: gives it back if nothing
+    /// goes before, as mostly, and puts it into the queue otherwise.
+    #[inline(always)]
+    fn decides(&mut self, cpu: usize) -> Option<usize> {
+        let first = !self.due.slots.more()
+            && self.queues.resched.is_empty()
+            && self.queues.calls.is_empty();
+        if !first {
+            self.enqueue(cpu);
+        }
+        first.then_some(cpu)
     }
 
     #[inline(never)]
@@ -344,7 +381,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn fire(&mut self, slot: usize) -> Step {
         let what = self.due.layout.fires(slot);
         match what {
-            Fires::Work(cpu) if FREE => self.work_done_fast(cpu),
+            Fires::Work(cpu) if FREE => {
+                if self.work_done_fast(cpu)? {
+                    self.enqueue(cpu);
+                }
+                Ok(())
+            }
             Fires::Work(cpu) => self.work_done(cpu),
             Fires::Slice(cpu) => {
                 self.slice_over(cpu);

@@ -113,6 +113,19 @@ impl PendingValues {
         ran: u64,
         counts: &mut Counts,
     ) {
+        let wait = *waited;
+        // Mostly there is a wait too, and there is room for both.
+        let at = self.next[task] as usize;
+        if let Some(both) = self.values.get_mut(at..at + 2)
+            && wait != Waited::NOTHING
+            && ran >> BITS == 0
+            && (at + 2) & (self.room - 1) > 1
+        {
+            *waited = Waited::NOTHING;
+            both.copy_from_slice(&[wait.0, packed(Kind::RunLength, ran)]);
+            self.next[task] += 2;
+            return;
+        }
         self.record_wait(tasks, task, waited, counts);
         self.record(tasks, task, Kind::RunLength, ran, counts);
     }

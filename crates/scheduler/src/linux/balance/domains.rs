@@ -48,6 +48,8 @@ pub(in crate::linux) struct Domain {
     pub(in crate::linux) weight: u64,
     /// In ascending order of their first CPU.
     pub(in crate::linux) groups: Vec<Group>,
+    /// The CPU of each group, where every group is a single CPU; else empty.
+    pub(in crate::linux) singles: Vec<CpuId>,
     /// Shortest (and first) balance interval.
     pub(in crate::linux) min_interval: Ns,
     /// Longest.
@@ -273,14 +275,20 @@ impl Domains {
                 continue;
             }
             let mut groups: Vec<CpuSet> = Vec::new();
+            // By CPU: its group; looked up, for with 512 CPUs searches would be seen.
+            let mut group_of = vec![None; spans.len()];
             for member in wider.iter() {
-                if !groups.iter().any(|group| group.contains(member)) {
-                    groups.push(below[member.index()].and(&self.online));
+                if group_of[member.index()].is_none() {
+                    let group = below[member.index()].and(&self.online);
+                    for cpu in group.iter().filter(|cpu| cpu.index() < spans.len()) {
+                        group_of[cpu.index()].get_or_insert(groups.len());
+                    }
+                    groups.push(group);
                 }
             }
             for member in wider.iter() {
                 seen.insert(member);
-                let local = groups.iter().position(|group| group.contains(member)).unwrap_or(0);
+                let local = group_of[member.index()].unwrap_or(0);
                 self.of_cpu[member.index()].push(Link { domain: self.all.len(), local });
             }
             let domain = self.domain(topology, level, wider, &groups);
@@ -301,11 +309,16 @@ impl Domains {
         // A domain spreads tasks over its groups when its child domain has the flag: all below NUMA
         // have it.
         let has_child = groups.iter().any(|group| group.count() > 1);
+        let groups: Vec<Group> = groups.iter().map(|set| Group::new(*set, cores(set))).collect();
         Domain {
             level,
             span,
             weight,
-            groups: groups.iter().map(|set| Group::new(*set, cores(set))).collect(),
+            singles: groups
+                .iter()
+                .map(|group| group.only)
+                .collect::<Option<_>>()
+                .unwrap_or_default(),
             min_interval: Ns::from_ms(weight),
             max_interval: Ns::from_ms(2 * weight),
             busy_factor: 16,
@@ -317,10 +330,11 @@ impl Domains {
             },
             prefer_sibling: has_child,
             imb_numa_nr: if level == Level::Numa {
-                self.numa_slack(topology, &groups[0])
+                self.numa_slack(topology, &groups[0].cpus)
             } else {
                 0
             },
+            groups,
         }
     }
 

@@ -22,7 +22,7 @@
 
 use crate::linux::balance::domains::{Domain, Domains, Group, Level};
 use crate::linux::balance::placement::Kind;
-use crate::linux::core::cpu_summary::CpuSummary;
+use crate::linux::core::cpu_summary::{Averages, CpuSummary};
 use crate::linux::fair::pelt::{Moment, SCALE};
 use schedlab_model::{CpuId, CpuSet, Ns};
 
@@ -151,7 +151,55 @@ impl Ask<'_> {
 
     /// What there is in a group; `remote` is its index when it is not the own one. `by_count`: a
     /// group with fewer tasks than CPUs has room, and no average of it is asked for.
+    #[inline(always)]
     fn stats(&self, group: &Group, remote: Option<usize>, by_count: bool, now: Moment) -> Stats {
+        match group.only() {
+            Some(cpu) if self.cpus.contains(cpu) => self.stats_of_one(cpu, remote, by_count, now),
+            _ => self.stats_of_many(group, remote, by_count, now),
+        }
+    }
+
+    /// The same of a group that is one CPU, as on large machines most are. That CPU is considered,
+    /// so nothing of the group is left out.
+    #[inline(always)]
+    fn stats_of_one(
+        &self,
+        cpu: CpuId,
+        remote: Option<usize>,
+        by_count: bool,
+        now: Moment,
+    ) -> Stats {
+        let (tasks, fair, idle) = self.summary.counts(cpu);
+        let mut stats =
+            Stats { cpus: 1, cores: 1, tasks, fair, idle: u64::from(idle), ..Stats::default() };
+        if by_count && tasks < 1 {
+            stats.capacity = self.summary.capacity(cpu, self.now);
+        } else {
+            let averages = self.averages(cpu, now);
+            (stats.load, stats.util) = (averages.load, averages.util);
+            (stats.runnable, stats.capacity) = (averages.runnable, averages.capacity);
+        }
+        self.classify(&mut stats, remote);
+        stats
+    }
+
+    #[inline(always)]
+    fn averages(&self, cpu: CpuId, now: Moment) -> Averages {
+        if self.again {
+            self.summary.averages(cpu, self.now)
+        } else {
+            self.summary.averages_once(cpu, now)
+        }
+    }
+
+    #[inline(never)]
+    fn stats_of_many(
+        &self,
+        group: &Group,
+        remote: Option<usize>,
+        by_count: bool,
+        now: Moment,
+    ) -> Stats {
         let mut stats = self.counts(group);
         let has_room = by_count && stats.tasks < stats.cpus;
         group.for_each_within(self.cpus, |cpu| {
@@ -159,11 +207,7 @@ impl Ask<'_> {
                 stats.capacity += self.summary.capacity(cpu, self.now);
                 return;
             }
-            let averages = if self.again {
-                self.summary.averages(cpu, self.now)
-            } else {
-                self.summary.averages_once(cpu, now)
-            };
+            let averages = self.averages(cpu, now);
             stats.load += averages.load;
             stats.util += averages.util;
             stats.runnable += averages.runnable;
@@ -175,6 +219,13 @@ impl Ask<'_> {
                 stats.capacity += self.summary.capacity(cpu, self.now);
             });
         }
+        self.classify(&mut stats, remote);
+        stats
+    }
+
+    /// Works out kind and average from the rest.
+    #[inline(always)]
+    fn classify(&self, stats: &mut Stats, remote: Option<usize>) {
         stats.capacity = stats.capacity.max(1);
         let pct = self.domain.imbalance_pct;
         stats.kind = Kind::classify(
@@ -191,7 +242,6 @@ impl Ask<'_> {
         if stats.kind == Kind::Overloaded {
             stats.average = stats.load * SCALE / stats.capacity;
         }
-        stats
     }
 
     /// Whether `new` is busier than `old`.

@@ -375,20 +375,11 @@ impl Placement<'_> {
 
     /// The group to put a new task into; `None`: the own one. `local` is where the walk is.
     fn idlest_group(&self, domain: &Domain, local: usize) -> Option<usize> {
-        let mut own: Option<GroupFacts> = None;
-        let mut best: Option<(usize, GroupFacts)> = None;
-        for index in (local..domain.groups.len()).chain(0..local) {
-            let group = &domain.groups[index];
-            if !group.meets(self.allowed) {
-                continue;
-            }
-            let facts = self.group_facts(domain, group);
-            if index == local {
-                own = Some(facts);
-            } else if best.as_ref().is_none_or(|(_, b)| facts.idler_than(b)) {
-                best = Some((index, facts));
-            }
-        }
+        let (own, best) = if !domain.singles.is_empty() && self.without.is_none() {
+            self.idlest_single(domain, local)
+        } else {
+            self.idlest_of_all(domain, local)
+        };
         let (index, there) = best?;
         let Some(own) = own else { return Some(index) };
         if own.kind != there.kind {
@@ -406,6 +397,56 @@ impl Placement<'_> {
                 && 100 * own.average > domain.imbalance_pct * there.average
         };
         go.then_some(index)
+    }
+
+    /// The own group, if the task may go there, and the idlest of the others.
+    fn idlest_of_all(
+        &self,
+        domain: &Domain,
+        local: usize,
+    ) -> (Option<GroupFacts>, Option<(usize, GroupFacts)>) {
+        let mut own: Option<GroupFacts> = None;
+        let mut best: Option<(usize, GroupFacts)> = None;
+        for index in (local..domain.groups.len()).chain(0..local) {
+            let group = &domain.groups[index];
+            if !group.meets(self.allowed) {
+                continue;
+            }
+            let facts = self.group_facts(domain, group);
+            if index == local {
+                own = Some(facts);
+            } else if best.as_ref().is_none_or(|(_, b)| facts.idler_than(b)) {
+                best = Some((index, facts));
+            }
+        }
+        (own, best)
+    }
+
+    /// The same where every group is a single CPU: their ranks are compared, most of which are
+    /// known.
+    fn idlest_single(
+        &self,
+        domain: &Domain,
+        local: usize,
+    ) -> (Option<GroupFacts>, Option<(usize, GroupFacts)>) {
+        let everywhere = domain.span.is_within(self.allowed);
+        let mut best = (u64::MAX, usize::MAX);
+        let mut look = |first: usize, cpus: &[CpuId]| {
+            for (index, &cpu) in cpus.iter().enumerate() {
+                if everywhere || self.allowed.contains(cpu) {
+                    let rank = self.summary.rank(cpu, self.now, domain.imbalance_pct);
+                    if rank < best.0 {
+                        best = (rank, first + index);
+                    }
+                }
+            }
+        };
+        look(local + 1, &domain.singles[local + 1..]);
+        look(0, &domain.singles[..local]);
+        let groups = &domain.groups;
+        let facts = |index: usize| self.group_facts(domain, &groups[index]);
+        let own = groups[local].meets(self.allowed).then(|| facts(local));
+        (own, groups.get(best.1).map(|_| (best.1, facts(best.1))))
     }
 
     fn group_facts(&self, domain: &Domain, group: &Group) -> GroupFacts {

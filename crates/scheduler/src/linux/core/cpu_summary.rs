@@ -14,10 +14,15 @@
 //! | capacity is what RT leaves, at least 1 | `scale_rt_capacity` | modelled (interrupts and DL: none) | `rt_takes_capacity` |
 //! | an LLC remembers whether it has an idle core, and how far to scan | `sched_domain_shared` | modelled | `placement` |
 
+mod shared_set;
+
+use crate::linux::balance::placement::Kind;
 use crate::linux::fair::pelt::{Inputs, Moment, Pelt, SCALE, Signal};
-use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
+use schedlab_model::{CpuId, CpuSet, Ns};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+pub(in crate::linux) use shared_set::SharedSet;
 
 /// What is published about one CPU.
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,6 +147,8 @@ struct Row {
     has_rt: AtomicBool,
     // Third line.
     rt_signal: Published,
+    /// [`CpuSummary::rank`] by these `averages`, and the [`Row::rank_key`] of it; 0 = none.
+    rank: [AtomicU64; 2],
 }
 
 const _: () = assert!(offset_of!(Row, idle_since) == 64, "publishing writes one line");
@@ -149,6 +156,13 @@ const _: () =
     assert!(offset_of!(Row, rt_signal) == 2 * 64, "averages without RT tasks need one more");
 
 impl Row {
+    /// What a rank depends on beside the averages: how many tasks there are, whether one runs, and
+    /// the `imbalance_pct` of the domain, so that it is never 0.
+    #[inline]
+    fn rank_key(&self, pct: u64) -> u64 {
+        let [counts, rest] = [self.facts[0].load(Relaxed), self.facts[1].load(Relaxed)];
+        counts >> 32 << 32 | pct << 1 | rest & 1
+    }
     /// What the RT class leaves of the CPU, 1 … 1024.
     #[inline]
     fn capacity(&self, now: impl FnOnce() -> Moment) -> u64 {
@@ -158,6 +172,9 @@ impl Row {
         SCALE.saturating_sub(self.rt_signal.at(now()).util_avg()).max(1)
     }
 }
+
+/// Bits of the use of a CPU in a rank. No sum of averages comes near.
+const RANK_BITS: u32 = 60;
 
 /// What the load signals of one CPU come to at some time.
 #[derive(Clone, Copy, Debug)]
@@ -179,72 +196,6 @@ pub(in crate::linux) enum Turn {
     Works,
     /// Its last fair task that is not SCHED_IDLE left, and SCHED_IDLE ones are still there.
     Yields,
-}
-
-/// A set of CPUs that may be read while one of them is put in or taken out, with its size.
-#[derive(Debug)]
-pub(in crate::linux) struct SharedSet {
-    words: [AtomicU64; WORDS],
-    count: AtomicU32,
-    /// One thread makes all changes.
-    one_thread: bool,
-}
-
-impl SharedSet {
-    /// The first `count` CPUs.
-    pub(in crate::linux) fn first(count: usize) -> SharedSet {
-        let words = [const { AtomicU64::new(0) }; WORDS];
-        let set = SharedSet { words, count: AtomicU32::new(0), one_thread: false };
-        (0..count).for_each(|cpu| set.change(cpu.into(), false, true));
-        set
-    }
-    #[inline]
-    fn change(&self, cpu: CpuId, before: bool, after: bool) {
-        if before == after {
-            return;
-        }
-        let (word, bit) = (&self.words[cpu.index() / 64 % WORDS], 1 << (cpu.0 % 64));
-        if self.one_thread {
-            let (old, count) = (word.load(Relaxed), self.count.load(Relaxed));
-            word.store(if after { old | bit } else { old & !bit }, Relaxed);
-            self.count.store(if after { count + 1 } else { count - 1 }, Relaxed);
-        } else if after {
-            word.fetch_or(bit, Relaxed);
-            self.count.fetch_add(1, Relaxed);
-        } else {
-            word.fetch_and(!bit, Relaxed);
-            self.count.fetch_sub(1, Relaxed);
-        }
-    }
-    /// Puts a CPU in or takes it out.
-    pub(in crate::linux) fn set(&self, cpu: CpuId, member: bool) {
-        self.change(cpu, self.get().contains(cpu), member);
-    }
-    /// The set at this moment.
-    #[inline]
-    pub(in crate::linux) fn get(&self) -> CpuSet {
-        let (mut words, mut word) = ([0; WORDS], 0);
-        while word < WORDS {
-            words[word] = self.words[word].load(Relaxed);
-            word += 1;
-        }
-        CpuSet::from_words(words)
-    }
-    /// How many CPUs are in it.
-    #[inline]
-    pub(in crate::linux) fn count(&self) -> u32 {
-        self.count.load(Relaxed)
-    }
-    /// Whether no CPU is in it.
-    #[inline]
-    pub(in crate::linux) fn none(&self) -> bool {
-        self.count() == 0
-    }
-    /// Those of a word of a set of CPUs.
-    #[inline]
-    pub(in crate::linux) fn in_word(&self, word: usize) -> u64 {
-        self.words[word].load(Relaxed)
-    }
 }
 
 /// A published [`Signal`].
@@ -565,6 +516,38 @@ impl CpuSummary {
         row.averages.iter().zip(values).for_each(|(cell, value)| cell.store(value, Relaxed));
         row.averaged[0].store(now.0 + 1, Relaxed);
         row.averaged[1].store(row.fair_signal.state(), Relaxed);
+        row.rank[1].store(0, Relaxed);
+    }
+    /// How busy a CPU is at `now` as a group of its own in a domain with this `imbalance_pct`, for
+    /// a new task that looks for the idlest: the smaller, the idler. As
+    /// [`averages`](Self::averages) it is kept for those who ask again in this instant, as forks
+    /// do that look at every CPU.
+    #[inline(always)]
+    pub(in crate::linux) fn rank(&self, cpu: CpuId, now: Ns, pct: u64) -> u64 {
+        let row = self.row(cpu);
+        let [at, state] = &row.averaged;
+        let ([rank, of], key) = (&row.rank, row.rank_key(pct));
+        // One branch: mostly all of it holds.
+        let stale = (at.load(Relaxed) ^ (now.0 + 1))
+            | (state.load(Relaxed) ^ row.fair_signal.state())
+            | (of.load(Relaxed) ^ key);
+        if stale == 0 { rank.load(Relaxed) } else { self.rank_anew(cpu, now, (key, pct)) }
+    }
+    #[inline(never)]
+    fn rank_anew(&self, cpu: CpuId, now: Ns, (key, pct): (u64, u64)) -> u64 {
+        let Averages { load, util, runnable, capacity } = self.averages(cpu, now);
+        let (tasks, idle) = (self.nr_running(cpu), self.idle(cpu));
+        let kind = Kind::classify(tasks, 1, capacity, util, runnable, pct);
+        let value = match kind {
+            // An idle one before a busy one, then the less used.
+            Kind::Spare => u64::from(!idle) << RANK_BITS | util.min((1 << RANK_BITS) - 1),
+            _ => load * SCALE / capacity.max(1),
+        };
+        let rank = (kind as u64) << (RANK_BITS + 1) | value.min((1 << (RANK_BITS + 1)) - 1);
+        let row = self.row(cpu);
+        row.rank[0].store(rank, Relaxed);
+        row.rank[1].store(key, Relaxed);
+        rank
     }
     /// Average load of the fair class.
     pub(in crate::linux) fn load(&self, cpu: CpuId, now: Ns) -> u64 {

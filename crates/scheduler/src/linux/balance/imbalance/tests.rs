@@ -62,6 +62,23 @@ fn hogs_beyond_the_cpus_overload_a_group() {
     );
 }
 
+#[test]
+fn a_group_of_one_cpu_is_a_group_like_others() {
+    let machine = Machine::new(&Topology::flat(4), &[0, 1, 2, 3]);
+    runs_for(&machine.summary, 1, Ns::from_ms(20), NOW);
+    for (by_count, remote) in [(false, None), (false, Some(1)), (true, None), (true, Some(2))] {
+        let ask = machine.ask(0, 0, Idle::No, true);
+        for group in &ask.domain.groups {
+            let cpu = group.only().unwrap();
+            let now = Moment::new(NOW);
+            assert_eq!(
+                format!("{:?}", ask.stats_of_one(cpu, remote, by_count, now)),
+                format!("{:?}", ask.stats_of_many(group, remote, by_count, now)),
+            );
+        }
+    }
+}
+
 proptest! {
     /// Averages that are not asked for would have changed nothing.
     #[test]

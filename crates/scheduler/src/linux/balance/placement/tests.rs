@@ -1,7 +1,8 @@
 use super::*;
-use crate::linux::core::cpu_summary::tests::{hogs, idle_hog};
+use crate::linux::core::cpu_summary::tests::{hogs, idle_hog, runs_for};
 use crate::linux::knobs::Setup;
 use crate::linux::version::V6_1;
+use proptest::prelude::*;
 use schedlab_model::Topology;
 
 pub(in crate::linux) const NOW: Ns = Ns::from_s(10);
@@ -167,5 +168,41 @@ fn a_sched_idle_task_prefers_a_cpu_that_idles() {
         (2..4).for_each(|cpu| idle_hog(&machine.summary, cpu, NOW));
         let since = Placement { beside_idle: false, ..machine.place() };
         assert_eq!(since.wake(&wakeup(3, 1)), CpuId(1));
+    }
+}
+
+proptest! {
+    /// Ranks of single CPUs, kept or worked out anew, find what all facts of all groups find.
+    #[test]
+    fn ranks_find_the_idlest_cpu(
+        loads in prop::collection::vec((0u32..4, any::<bool>()), 2..9),
+        allowed in 1u32..256,
+        changes in prop::collection::vec((0u32..8, 0u32..4), 0..4),
+    ) {
+        let mut machine = Machine::new(&Topology::flat(loads.len()), &[]);
+        for (cpu, &(count, light)) in loads.iter().enumerate() {
+            let cpu = cpu as u32;
+            if light {
+                runs_for(&machine.summary, cpu, Ns::from_ms(30) * u64::from(count), NOW);
+            } else {
+                hogs(&machine.summary, cpu, count, NOW);
+            }
+            if allowed >> cpu & 1 == 0 {
+                machine.allowed.remove(CpuId(cpu));
+            }
+        }
+        let changes = changes.into_iter().filter(|(cpu, _)| (*cpu as usize) < loads.len());
+        for change in std::iter::once(None).chain(changes.map(Some)) {
+            if let Some((cpu, count)) = change {
+                hogs(&machine.summary, cpu, count, NOW);
+            }
+            let (place, domain) = (machine.place(), &machine.domains.all[0]);
+            prop_assert_eq!(domain.singles.len(), loads.len());
+            for local in 0..loads.len() {
+                let (ranked, asked) =
+                    (place.idlest_single(domain, local), place.idlest_of_all(domain, local));
+                prop_assert_eq!(format!("{ranked:?}"), format!("{asked:?}"));
+            }
+        }
     }
 }
