@@ -185,6 +185,9 @@ pub struct RunOptions {
     /// The run begins in the middle of the machine's life: when each CPU balanced its load last is
     /// drawn from the seed. For recordings, which do not show it.
     pub midway: bool,
+    /// Leaves the distributions of tasks empty, and what is counted with them (how often a task was
+    /// switched in): for a caller that measures the events. It changes no event.
+    pub sums_only: bool,
     /// Ends the run early, with [`SimError::Stopped`]; `None`: nothing does.
     pub stop: Option<Stop>,
 }
@@ -199,6 +202,7 @@ impl Default for RunOptions {
             every_tick: false,
             plain_path: false,
             midway: false,
+            sums_only: false,
             stop: None,
         }
     }

@@ -46,8 +46,8 @@ pub(crate) struct Bench<'a> {
     /// Measure requests, too, by what the simulated tasks exchange; a measurement of none to begin
     /// with.
     pub(crate) requests: Option<&'a RequestTimes>,
-    /// Watch the course of the first plan's runs.
-    pub(crate) watch: bool,
+    /// What is measured with that analysis.
+    pub(crate) measures: Measures,
     /// Threads; 0 = one per CPU.
     pub(crate) jobs: usize,
     /// Called with (done, all) runs.
@@ -61,6 +61,24 @@ pub(crate) struct Bench<'a> {
     /// Runs of the first plan that were made before; `None`: it is another one, or is measured
     /// otherwise.
     pub(crate) known: Option<&'a KnownRuns>,
+}
+
+/// What is measured of a run's events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Measures {
+    /// Sums: distributions stay empty.
+    Sums,
+    /// Sums and distributions.
+    All,
+    /// These, and the course of the first plan's runs.
+    Course,
+}
+
+impl Measures {
+    /// With the course, if it is asked for.
+    pub(crate) fn all(course: bool) -> Measures {
+        if course { Measures::Course } else { Measures::All }
+    }
 }
 
 /// What a bench ran.
@@ -197,11 +215,25 @@ impl Bench<'_> {
         if let Some(run) = self.known.and_then(|known| known.get(&plan.scheduler, seed)) {
             return Ok(run);
         }
-        let run = self.one(plan, seed, self.watch)?;
+        let run = self.one(plan, seed, self.measures == Measures::Course)?;
         if let Some(known) = self.known {
             known.keep(&plan.scheduler, seed, plan.workload.tasks.len(), &run);
         }
         Ok(run)
+    }
+
+    fn options(&self, seed: u64) -> RunOptions {
+        RunOptions {
+            seed,
+            duration: self.duration,
+            warmup: self.warmup,
+            end_with_tasks: self.end_with_tasks,
+            midway: self.as_recording.is_some(),
+            // What the simulator measures itself is not read then.
+            sums_only: self.as_recording.is_some(),
+            stop: self.stop.cloned().map(Stop::when),
+            ..RunOptions::default()
+        }
     }
 
     fn one(&self, plan: &RowPlan, seed: u64, watched: bool) -> Result<Run, StudyError> {
@@ -216,17 +248,11 @@ impl Bench<'_> {
         };
         let cpus = machine.topology.cpus();
         let scheduler = plan.build(cpus)?;
-        let options = RunOptions {
-            seed,
-            duration: self.duration,
-            warmup: self.warmup,
-            end_with_tasks: self.end_with_tasks,
-            midway: self.as_recording.is_some(),
-            stop: self.stop.cloned().map(Stop::when),
-            ..RunOptions::default()
-        };
+        let options = self.options(seed);
         let summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
         let summary = summary.of_vcpus(&plan.vcpus);
+        let only_sums = self.measures == Measures::Sums;
+        let summary = if only_sums { summary.sums_only() } else { summary };
         let requests = self.requests.cloned();
         let watch = watched.then(|| Watch::new(&plan.vcpus, cpus, self.duration, requests.clone()));
         let siblings = self.as_recording.is_some() && machine.topology.has_siblings();

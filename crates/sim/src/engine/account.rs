@@ -7,7 +7,7 @@ use crate::TaskMetrics;
 use crate::metrics::ConservationMeter;
 use schedlab_model::{CpuId, EventSink, Ns};
 
-impl Task<'_> {
+impl Task {
     /// Counts the task's time as `bucket` from `now` on. Returns how long it counted as the one
     /// before.
     #[inline(always)]
@@ -125,6 +125,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return;
         }
         let (all, queued) = std::mem::take(&mut extra.held_back);
+        if !self.output.values.are_kept() {
+            return;
+        }
         let metrics = &mut self.output.metrics.tasks;
         self.output.values.flush_task(metrics, t);
         metrics[t].count_limited_wakeup(Ns(all + waited), Ns(queued + waited));
@@ -164,6 +167,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.account(cpu);
             self.output.metrics.cpus[cpu].add(std::mem::take(&mut self.cpus[cpu].counted));
         }
+        for (channel, metrics) in
+            self.traffic.channels.iter_mut().zip(&mut self.output.metrics.channels)
+        {
+            metrics.sent += std::mem::take(&mut channel.sent);
+        }
         let tasks = self.tasks.iter_mut().zip(&mut self.extras);
         for ((task, extra), metrics) in tasks.zip(&mut self.output.metrics.tasks) {
             task.spent(self.clock.now, || metrics);
@@ -195,7 +203,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 }
 
 /// Moves what was counted in the hot record into the metrics.
-fn into(metrics: &mut TaskMetrics, task: &mut Task<'_>) {
+fn into(metrics: &mut TaskMetrics, task: &mut Task) {
     let [sleep, wait, run] = std::mem::take(&mut task.sums);
     metrics.sleep_ns += Ns(sleep);
     metrics.wait_ns += Ns(wait);

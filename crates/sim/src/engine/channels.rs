@@ -46,9 +46,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Returns whether the operation after the present one of `t` usually blocks (`WF_SYNC`).
     fn is_about_to_block(&self, t: usize) -> bool {
-        let program = self.extras[t].program;
-        let next = program.ops.get(self.tasks[t].pc as usize);
-        let next = next.or_else(|| program.ops.get(program.repeat_from? as usize));
+        // The record of the task leads to the operation, which is mostly in the line of the present
+        // one; the program is two lines away from it.
+        let task = &self.tasks[t];
+        let at = |pc| self.ops.get(task.ops, pc);
+        let next = at(task.pc).or_else(|| at(task.repeat_from));
         matches!(
             next,
             Some(
@@ -67,7 +69,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Puts `token.count` tokens in; returns how many found no room.
     pub(super) fn put(&mut self, channel: usize, mut token: Token, sender: Sender) -> Step<u32> {
         let mut count = token.count;
-        self.output.metrics.channels[channel].sent += u64::from(count);
+        self.traffic.channels[channel].sent += u64::from(count);
         while count > 0 {
             let Some(&(waiter, want)) = self.traffic.channels[channel].waiters.front() else {
                 break;
@@ -100,7 +102,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             token.count = room;
             self.insert(channel, token)?;
         }
-        self.output.metrics.channels[channel].sent -= u64::from(count - room);
+        self.traffic.channels[channel].sent -= u64::from(count - room);
         Ok(count - room)
     }
 
@@ -189,11 +191,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// A blocked receiver got its token from `channel`: its operation is done.
     fn handed_over(&mut self, channel: usize, t: usize) {
-        let program = self.extras[t].program;
-        if program.ops.get(self.tasks[t].pc as usize) != Some(&Op::Select) {
-            self.tasks[t].pc += 1;
+        let task = &mut self.tasks[t];
+        if self.ops.get(task.ops, task.pc) != Some(Op::Select) {
+            task.pc += 1;
             return;
         }
+        let program = self.extras[t].program;
         for (b, branch) in program.branches.iter().enumerate() {
             if branch.channel.index() == channel {
                 self.tasks[t].pc = self.extras[t].cursors[b];
@@ -260,7 +263,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 count,
             };
             self.insert(channel, token)?;
-            self.output.metrics.channels[channel].sent += u64::from(count);
+            self.traffic.channels[channel].sent += u64::from(count);
             if count < left {
                 self.traffic.channels[channel].senders[0].1 -= count;
                 break;

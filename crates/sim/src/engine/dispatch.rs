@@ -287,8 +287,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         task.counts.migrations += u32::from(migrated);
         match task.since.recorded_as() {
             Some(kind) => {
-                let metrics = &mut self.output.metrics.tasks;
-                task.waited = Waited::after(kind, waited, metrics, t, &mut task.counts);
+                let (values, tasks) = (&self.output.values, &mut self.output.metrics.tasks);
+                let wait = (kind, waited);
+                task.waited = Waited::after(wait, values, tasks, t, &mut task.counts);
             }
             None => self.comes_unrecorded(t, waited),
         }

@@ -3,6 +3,7 @@
 //! rarely (nothing changes, the decision gave commands that set no timer) goes the plain way.
 //! `tests/it/paths.rs` holds both to the same events.
 
+use super::ops::Ops;
 use super::program::length;
 use super::slots::OfCpu;
 use super::state::{Bucket, Cause, Cpu, Since, Task, TaskState, Waits};
@@ -15,7 +16,7 @@ impl Cpu {
     /// Brings the account of the CPU and of its current task up to `now`: nothing but the program
     /// takes time.
     #[inline(always)]
-    pub(super) fn charge(&mut self, task: &mut Task<'_>, now: u64) {
+    pub(super) fn charge(&mut self, task: &mut Task, now: u64) {
         let elapsed = now - std::mem::replace(&mut self.accounted, now);
         debug_assert!(elapsed <= task.left, "a task without work gives the CPU up");
         task.left -= task.left.min(elapsed);
@@ -38,14 +39,14 @@ struct Onset {
     starts: bool,
 }
 
-impl Task<'_> {
+impl Task {
     /// What follows a wakeup is mostly a run: it is made the present operation when the task
     /// blocks, while the program is at hand. Until it runs the activation stays fresh.
     #[inline(always)]
-    fn prepare(&mut self) {
-        let ended = self.pc as usize == self.ops().len() && self.repeat_from != u32::MAX;
+    fn prepare(&mut self, ops: &Ops) {
+        let ended = self.pc == self.ops.count() && self.repeat_from != u32::MAX;
         let pc = if ended { self.repeat_from } else { self.pc };
-        if let Some(&Op::Run(Amount::Fixed(Ns(left)))) = self.ops().get(pc as usize)
+        if let Some(Op::Run(Amount::Fixed(Ns(left)))) = ops.get(self.ops, pc)
             && left > 0
         {
             (self.left, self.pc) = (left, pc + 1);
@@ -247,8 +248,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         match since.recorded_as() {
             Some(kind) => {
-                let metrics = &mut self.output.metrics.tasks;
-                task.waited = Waited::after(kind, waited, metrics, t, &mut task.counts);
+                let (values, tasks) = (&self.output.values, &mut self.output.metrics.tasks);
+                let wait = (kind, waited);
+                task.waited = Waited::after(wait, values, tasks, t, &mut task.counts);
             }
             None => self.comes_unrecorded(t, waited),
         }
@@ -302,8 +304,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 return self.count_step(Some(t)).map(|()| false);
             }
             steps += 1;
-            match task.ops().get(task.pc as usize) {
-                Some(&Op::Run(amount)) => {
+            match self.ops.get(task.ops, task.pc) {
+                Some(Op::Run(amount)) => {
                     let left = match amount {
                         Amount::Fixed(ns) => ns.0,
                         Amount::Draw(_) => length(&mut self.extras[t], amount),
@@ -317,15 +319,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                         return Ok(false);
                     }
                 }
-                Some(&Op::Sleep(amount)) => {
+                Some(Op::Sleep(amount)) => {
                     task.pc += 1;
                     let length = match amount {
                         Amount::Fixed(ns) => ns.0,
                         Amount::Draw(_) => length(&mut self.extras[t], amount),
                     };
-                    break (now.saturating_add(length), task.next_release(Waits::Timer));
+                    break (now.saturating_add(length), task.next_release(Waits::Timer, &self.ops));
                 }
-                Some(&Op::NextPeriod { period, offset }) => {
+                Some(Op::NextPeriod { period, offset }) => {
                     let due = task.job.saturating_mul(period.0).saturating_add(offset.0);
                     if due > now {
                         // The operation is done when the task wakes.
@@ -370,7 +372,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             );
         }
         (task.state, task.waits, task.released) = (TaskState::Blocking, Waits::Timer, released);
-        task.prepare();
+        task.prepare(&self.ops);
         if self.told.views {
             self.world.tasks[t].set_runnable(Runnable::No);
         }

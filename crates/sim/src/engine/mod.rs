@@ -14,6 +14,7 @@ mod handoff;
 mod layout;
 mod locks;
 mod nohz;
+mod ops;
 mod preempt;
 mod prices;
 mod program;
@@ -32,6 +33,7 @@ use crate::stop::Watch;
 use crate::{Costs, Machine, Metrics, Outcome, RunOptions, SimError};
 use event_stream::EventStream;
 use layout::{Fires, Layout};
+use ops::Ops;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Workload};
 use schedlab_scheduler::{Cmd, Cx, Out, Scheduler, World};
 pub(crate) use setup::world;
@@ -95,7 +97,8 @@ pub(crate) struct Engine<'a, S, const FREE: bool> {
     cpus: Vec<Cpu>,
     /// Random streams of the CPUs, for delays that vary.
     streams: Vec<Stream>,
-    tasks: Vec<Task<'a>>,
+    tasks: Vec<Task>,
+    ops: Ops,
     extras: Vec<Extra<'a>>,
     traffic: Traffic,
     output: Output<'a, S>,

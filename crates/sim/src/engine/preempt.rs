@@ -201,10 +201,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// a decision.
     pub(super) fn boundary(&mut self, cpu: usize, t: usize) -> Step<bool> {
         let task = &self.tasks[t];
-        let op = task.ops().get(task.pc as usize);
+        let op = self.ops.get(task.ops, task.pc);
         let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let old = p.places[t];
-        let (between, next) = places(old, op, p.model);
+        let (between, next) = places(old, op.as_ref(), p.model);
         let exits = matches!(op, Some(Op::Exit));
         p.places[t] = between;
         if old == ExecutionMode::User && next == ExecutionMode::User {

@@ -1,5 +1,6 @@
 //! What a program does while its task runs.
 
+use super::ops::Ops;
 use super::slots::OfCpu;
 use super::state::{Cause, Extra, Task, TaskState, Waits, Want};
 use super::{Engine, Step};
@@ -35,7 +36,7 @@ pub(super) fn length(extra: &mut Extra<'_>, amount: Amount) -> u64 {
     }
 }
 
-impl Task<'_> {
+impl Task {
     /// A step that is over at once.
     fn passes(&mut self, flow: Flow) -> Flow {
         self.pc += 1;
@@ -61,8 +62,8 @@ impl Task<'_> {
     /// Returns when the activation is due that begins after waiting for `waits`; `u64::MAX`: when
     /// it is woken. Worked out while the program is at hand.
     #[inline]
-    pub(super) fn next_release(&self, waits: Waits) -> u64 {
-        match self.ops().get(self.pc as usize) {
+    pub(super) fn next_release(&self, waits: Waits, ops: &Ops) -> u64 {
+        match ops.get(self.ops, self.pc) {
             Some(Op::NextPeriod { period, offset }) if waits == Waits::Timer => {
                 self.job.saturating_mul(period.0).saturating_add(offset.0)
             }
@@ -133,7 +134,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         task.state = TaskState::Blocking;
         task.waits = waits;
         if !goes_on {
-            task.released = task.next_release(waits);
+            task.released = task.next_release(waits, &self.ops);
         }
         self.world.tasks[t].set_runnable(Runnable::No);
         self.request(cpu, Cause::Block, Some(cpu));
@@ -142,7 +143,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     fn step(&mut self, cpu: usize, t: usize) -> Step<Flow> {
         let task = &mut self.tasks[t];
-        let Some(&op) = task.ops().get(task.pc as usize) else {
+        let Some(op) = self.ops.get(task.ops, task.pc) else {
             if task.repeat_from == u32::MAX {
                 return Ok(Flow::Exit);
             }

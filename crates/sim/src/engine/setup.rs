@@ -4,6 +4,7 @@ use super::event_stream::EventStream;
 use super::exchange::Exchanges;
 use super::handoff::Handoffs;
 use super::nohz::NohzFull;
+use super::ops::Ops;
 use super::preempt::Preempt;
 use super::prices::Prices;
 use super::slots::NEVER;
@@ -51,9 +52,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
         let later = later_masks(workload, machine);
-        let all = world.all_cpus();
-        let task = |(spec, view): (&'a TaskSpec, _)| Task::new(&spec.program, view, &all);
-        let tasks = workload.tasks.iter().zip(&world.tasks).map(task).collect();
+        let (tasks, ops) = tasks(workload, &world);
         let prices = Prices::new(&machine.costs, cpus, workload.tasks.len(), &needs).map(Box::new);
         let nohz = NohzFull::of(machine, &needs);
         let out = Out::new(options.seed);
@@ -75,11 +74,12 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             streams: (0..cpus).map(|cpu| Stream::new(options.seed, Entity::Cpu, cpu, 2)).collect(),
             tasks,
+            ops,
             extras: extras(workload, options.seed),
             traffic,
             output: Output {
                 metrics: metrics(workload, cpus),
-                values: PendingValues::new(workload.tasks.len()),
+                values: values(workload, options),
                 conservation: ConservationMeter::new(&masks, &later, cpus),
                 events: EventStream::new(sink),
             },
@@ -110,7 +110,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
                     let task = &mut self.tasks[t];
                     (task.state, task.bucket) = (TaskState::Blocked, super::state::Bucket::Sleep);
                     task.waits = Waits::Timer;
-                    task.released = task.next_release(Waits::Timer);
+                    task.released = task.next_release(Waits::Timer, &self.ops);
                     self.due.slots.arm(self.due.layout.task(t), at.0);
                 }
                 Start::Spawned => {}
@@ -322,6 +322,22 @@ fn view(index: usize, spec: &TaskSpec, affinity: CpuSet) -> TaskView {
     view.began_on = spec.began_on.filter(|cpu| affinity.contains(*cpu));
     view.set_last_cpu(view.began_on.unwrap_or(first));
     view
+}
+
+/// Returns the records of the tasks, and the operations of their programs.
+fn tasks(workload: &Workload, world: &World) -> (Vec<Task>, Ops) {
+    let all = world.all_cpus();
+    let mut ops = Ops::with_room(workload.tasks.iter().map(|task| task.program.ops.len()).sum());
+    let task = |(spec, view): (&TaskSpec, _)| {
+        let place = ops.add(&spec.program);
+        Task::new(&spec.program, place, view, &all)
+    };
+    let tasks = workload.tasks.iter().zip(&world.tasks).map(task).collect();
+    (tasks, ops)
+}
+
+fn values(workload: &Workload, options: &RunOptions) -> PendingValues {
+    if options.sums_only { PendingValues::none() } else { PendingValues::new(workload.tasks.len()) }
 }
 
 fn extras<'a>(workload: &'a Workload, seed: u64) -> Vec<Extra<'a>> {

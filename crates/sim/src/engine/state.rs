@@ -1,13 +1,13 @@
 //! The engine's own records of CPUs, tasks, channels and sources.
 
+use super::ops::Place;
 use super::slots::NEVER;
 use crate::CpuMetrics;
 use crate::metrics::{Counts, Kind, Waited};
 use crate::rng::Stream;
-use schedlab_model::{ChannelId, CpuId, CpuSet, Op, PrevState, Program, TaskId, Waker};
+use schedlab_model::{ChannelId, CpuId, CpuSet, PrevState, Program, TaskId, Waker};
 use schedlab_scheduler::TaskView;
 use std::collections::VecDeque;
-use std::mem::offset_of;
 
 /// Where a task is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,11 +112,10 @@ impl Since {
 }
 
 /// The hot part of a task: two cache lines side by side, which a processor that reads lines in
-/// pairs brings at once, and a third that is needed when the program goes on. What is in the way
-/// here costs more than what is computed.
+/// pairs brings at once. What is in the way here costs more than what is computed.
 #[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Task<'a> {
+#[repr(C, align(128))]
+pub(crate) struct Task {
     pub(crate) state: TaskState,
     pub(crate) bucket: Bucket,
     pub(crate) since: Since,
@@ -147,7 +146,8 @@ pub(crate) struct Task<'a> {
     pub(crate) left: u64,
     /// Since when its time counts as `bucket`.
     pub(crate) bucket_from: u64,
-    ops: &'a [Op],
+    /// The operations of its program.
+    pub(crate) ops: Place,
     // Second line.
     /// Time slept, waited and run since the metrics were brought up to date.
     pub(crate) sums: [u64; 3],
@@ -161,21 +161,12 @@ pub(crate) struct Task<'a> {
     pub(crate) job: u64,
     /// What it waits for while blocked.
     pub(crate) waits: Waits,
-    // Third line.
-    /// A copy of a program as short as that of most tasks of a loop: elsewhere it would be in two
-    /// lines.
-    short: [Op; SHORT],
 }
 
-/// Operations of a short program.
-const SHORT: usize = 2;
+const _: () = assert!(size_of::<Task>() == 2 * 64, "what every event touches are two lines");
 
-const _: () =
-    assert!(offset_of!(Task<'_>, short) == 2 * 64, "what every event touches are two lines");
-const _: () = assert!(size_of::<[Op; SHORT]>() == 64, "a short program is one line");
-
-impl<'a> Task<'a> {
-    pub(crate) fn new(program: &'a Program, view: &TaskView, all: &CpuSet) -> Task<'a> {
+impl Task {
+    pub(crate) fn new(program: &Program, ops: Place, view: &TaskView, all: &CpuSet) -> Task {
         let mut task = Task {
             state: TaskState::Absent,
             bucket: Bucket::Out,
@@ -195,8 +186,7 @@ impl<'a> Task<'a> {
             sums: [0; 3],
             counts: Counts::default(),
             waited: Waited::NOTHING,
-            ops: &program.ops,
-            short: std::array::from_fn(|pc| program.ops.get(pc).copied().unwrap_or(Op::Exit)),
+            ops,
             waits: Waits::Nothing,
             repeat_from: program.repeat_from.unwrap_or(u32::MAX),
             released: 0,
@@ -213,15 +203,9 @@ impl<'a> Task<'a> {
         // for.
         self.allowed = if everywhere { u32::MAX } else { first & !(u32::from(first == u32::MAX)) };
     }
-    /// Its program.
-    #[inline(always)]
-    pub(crate) fn ops(&self) -> &[Op] {
-        if self.ops.len() <= SHORT { &self.short[..self.ops.len()] } else { self.ops }
-    }
     /// Each goes on with the other's program, where that was.
-    pub(crate) fn swap_programs(&mut self, other: &mut Task<'a>) {
+    pub(crate) fn swap_programs(&mut self, other: &mut Task) {
         std::mem::swap(&mut self.ops, &mut other.ops);
-        std::mem::swap(&mut self.short, &mut other.short);
         std::mem::swap(&mut self.pc, &mut other.pc);
         std::mem::swap(&mut self.repeat_from, &mut other.repeat_from);
         std::mem::swap(&mut self.left, &mut other.left);
@@ -234,12 +218,11 @@ impl<'a> Task<'a> {
     }
 }
 
-/// The cold part of a task; the stream is asked for every length that is drawn.
+/// The cold part of a task. Its first line is what a run asks for where the machine's work costs
+/// time; the stream is asked for every length that is drawn.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Extra<'a> {
-    pub(crate) stream: Stream,
-    pub(crate) program: &'a Program,
     /// Kernel work that goes before what the present operation still needs.
     pub(crate) debt: u64,
     /// Program work since the metrics were brought up to date; where nothing costs time it is the
@@ -247,6 +230,14 @@ pub(crate) struct Extra<'a> {
     pub(crate) worked: u64,
     /// When its context is saved, if it was decided off already.
     pub(crate) saving_until: u64,
+    pub(crate) program: &'a Program,
+    /// What the device does that it set to work: CPU, channel and number of tokens.
+    pub(crate) device: Option<(CpuId, ChannelId, u32)>,
+    /// Real-time policy (for the costs of an activation).
+    pub(crate) realtime: bool,
+    /// A `Serve` has this request's work done when the task comes back.
+    pub(crate) serving: bool,
+    pub(crate) stream: Stream,
     /// Its lifetime is counted from here, and what was counted before.
     pub(crate) born: u64,
     pub(crate) lived: u64,
@@ -256,20 +247,14 @@ pub(crate) struct Extra<'a> {
     /// Of a wait since a wakeup in which a limit held the task back, what lies before its present
     /// part: all of it, and the part without the limit.
     pub(crate) held_back: (u64, u64),
-    /// Real-time policy (for the costs of an activation).
-    pub(crate) realtime: bool,
     /// Requests left to serve of the last `ReceiveAll`.
     pub(crate) batch: u64,
     /// How often each `Repeat` of the program went back; empty when there is none.
     pub(crate) loops: Vec<u32>,
     /// Where each branch of the program goes on.
     pub(crate) cursors: Vec<u32>,
-    /// A `Serve` has this request's work done when the task comes back.
-    pub(crate) serving: bool,
     /// Time in which it ran according to its guest, but its vCPU did not; not yet in the metrics.
     pub(crate) stolen: u64,
-    /// What the device does that it set to work: CPU, channel and number of tokens.
-    pub(crate) device: Option<(CpuId, ChannelId, u32)>,
     /// A wakeup that came while the context was being saved.
     pub(crate) deferred: Option<(u32, Waker, bool)>,
 }
@@ -438,20 +423,23 @@ pub(crate) struct Token {
 
 /// One channel.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub(crate) struct Channel {
-    /// Some task finishes requests of this channel, so tokens are kept apart.
-    pub(crate) tracked: bool,
-    pub(crate) capacity: Option<u32>,
     /// Tokens that wait.
     pub(crate) len: u64,
-    /// They, one by one, when `tracked`.
-    pub(crate) queue: VecDeque<Token>,
-    /// Received and not finished yet, with the receiver.
-    pub(crate) taken: VecDeque<(u32, Token)>,
+    /// Tokens that were put in since the metrics were brought up to date.
+    pub(crate) sent: u64,
+    pub(crate) capacity: Option<u32>,
+    /// Some task finishes requests of this channel, so tokens are kept apart.
+    pub(crate) tracked: bool,
     /// Blocked receivers; true = receive all.
     pub(crate) waiters: VecDeque<(u32, Want)>,
     /// Blocked senders, with how many tokens they still have.
     pub(crate) senders: VecDeque<(u32, u32)>,
+    /// The tokens, one by one, when `tracked`.
+    pub(crate) queue: VecDeque<Token>,
+    /// Received and not finished yet, with the receiver.
+    pub(crate) taken: VecDeque<(u32, Token)>,
 }
 
 /// One mutex.

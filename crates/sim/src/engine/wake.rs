@@ -6,7 +6,7 @@ use super::{Engine, Step};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Waker};
 use schedlab_scheduler::{Change, Runnable, Wake, WakeKind};
 
-impl Task<'_> {
+impl Task {
     /// Makes the task ready, to begin what was due at `released`.
     #[inline(always)]
     pub(super) fn gets_ready(&mut self, released: u64) {

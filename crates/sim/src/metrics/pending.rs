@@ -32,6 +32,12 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Whether one of them has no room for as many again.
+    #[inline(always)]
+    fn are_many(self) -> bool {
+        (self.preemptions | self.migrations | self.wakeups) >> (u32::BITS - 1) != 0
+    }
+
     /// Adds them to the metrics, and begins again.
     pub(crate) fn go_into(&mut self, task: &mut TaskMetrics) {
         let Counts { preemptions, migrations, wakeups } = std::mem::take(self);
@@ -53,12 +59,15 @@ impl Waited {
     /// A task comes onto a CPU after waiting so long. What has no room here is recorded at once.
     #[inline(always)]
     pub(crate) fn after(
-        kind: Kind,
-        value: u64,
+        (kind, value): (Kind, u64),
+        values: &PendingValues,
         tasks: &mut [TaskMetrics],
         task: usize,
         counts: &mut Counts,
     ) -> Waited {
+        if !values.are_kept() {
+            return Waited::NOTHING;
+        }
         if value >> BITS != 0 {
             record_long(&mut tasks[task], kind, value, counts);
             return Waited::NOTHING;
@@ -74,6 +83,7 @@ impl Waited {
 #[derive(Debug)]
 pub(crate) struct PendingValues {
     /// Where the next value of each task goes, close together (67 million tasks are possible).
+    /// Empty: values are not kept.
     next: Vec<u32>,
     /// `room`, a power of two, values for each task.
     values: Vec<u32>,
@@ -88,6 +98,17 @@ impl PendingValues {
         PendingValues { next, values: vec![0; tasks * room], room }
     }
 
+    /// Keeps no values, for a run whose caller measures its events.
+    pub(crate) fn none() -> PendingValues {
+        PendingValues { next: Vec::new(), values: Vec::new(), room: 1 }
+    }
+
+    /// Whether values go into the distributions of tasks.
+    #[inline(always)]
+    pub(crate) fn are_kept(&self) -> bool {
+        !self.next.is_empty()
+    }
+
     #[inline(always)]
     pub(crate) fn record(
         &mut self,
@@ -97,6 +118,13 @@ impl PendingValues {
         value: u64,
         counts: &mut Counts,
     ) {
+        if !self.are_kept() {
+            // No full room takes them along.
+            if counts.are_many() {
+                counts.go_into(&mut tasks[task]);
+            }
+            return;
+        }
         if value >> BITS != 0 {
             return record_long(&mut tasks[task], kind, value, counts);
         }
@@ -158,7 +186,7 @@ impl PendingValues {
         }
     }
 
-    /// Moves everything so far of one task into its distributions.
+    /// Moves everything so far of one task into its distributions. Values are kept.
     pub(crate) fn flush_task(&mut self, tasks: &mut [TaskMetrics], task: usize) {
         let (room, next) = (self.room, &mut self.next[task]);
         let waiting = *next as usize % room;
@@ -235,6 +263,22 @@ mod tests {
         let rooms =
             [0, 1, 16_384, 16_385, 65_536, 1_000_000].map(|tasks| PendingValues::new(tasks).room);
         assert_eq!(rooms, [256, 256, 256, 128, 64, 64]);
+    }
+
+    #[test]
+    fn values_that_are_not_kept_leave_counts_alone_until_they_are_many() {
+        let mut log = PendingValues::none();
+        let mut tasks = vec![TaskMetrics::default()];
+        let mut counts = Counts { wakeups: 7, ..Counts::default() };
+        log.record(&mut tasks, 0, Kind::RunLength, 3_000_000_000, &mut counts);
+        assert_eq!((counts.wakeups, tasks[0].wakeups), (7, 0));
+        counts.wakeups = 1 << 31;
+        let wait = (Kind::WakeLatency, 5);
+        let mut waited = Waited::after(wait, &log, &mut tasks, 0, &mut counts);
+        log.record_run(&mut tasks, 0, &mut waited, 9, &mut counts);
+        log.flush(&mut tasks);
+        assert_eq!((counts.wakeups, tasks[0].wakeups), (0, 1 << 31));
+        assert_eq!((tasks[0].run_length.count(), tasks[0].wake_latency.count()), (0, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::common::scheduler;
 use proptest::prelude::*;
 use schedlab_model::{Ns, SchedEvent, Workload};
 use schedlab_scheduler::registry;
-use schedlab_sim::{Machine, Metrics, Outcome, RunOptions, SimError, run};
+use schedlab_sim::{Machine, Metrics, Outcome, RunOptions, SimError, TaskMetrics, run};
 
 type Ran = Result<(Outcome, Vec<SchedEvent>), SimError>;
 
@@ -19,9 +19,9 @@ fn go(name: &str, machine: &Machine, workload: &Workload, options: &RunOptions) 
 
 fn check(name: &str, machine: &Machine, workload: &Workload, every_tick: bool, seed: u64) {
     let (duration, warmup) = (Ns::from_ms(120), Ns::from_ms(seed % 3 * 10));
-    let fast = RunOptions { seed, duration, warmup, every_tick, ..RunOptions::default() };
-    let plain = RunOptions { plain_path: true, ..fast.clone() };
-    let both = (go(name, machine, workload, &fast), go(name, machine, workload, &plain));
+    let options = RunOptions { seed, duration, warmup, every_tick, ..RunOptions::default() };
+    let plain = RunOptions { plain_path: true, ..options.clone() };
+    let both = (go(name, machine, workload, &options), go(name, machine, workload, &plain));
     let ((fast, seen), (plain, expected)) = match both {
         (Ok(fast), Ok(plain)) => (fast, plain),
         (fast, plain) => {
@@ -46,9 +46,28 @@ fn check(name: &str, machine: &Machine, workload: &Workload, every_tick: bool, s
         }
         format!("{metrics:?}")
     };
+    let sums = RunOptions { sums_only: true, ..options.clone() };
+    only_sums(name, &fast.metrics, go(name, machine, workload, &sums), fast.event_hash);
     let (fast, plain) = (text(fast.metrics), text(plain.metrics));
     for (fast, plain) in fast.split("},").zip(plain.split("},")) {
         assert_eq!(fast, plain, "{name}");
+    }
+}
+
+/// A run for a caller that measures the events gives the same ones, and the same sums.
+fn only_sums(name: &str, usual: &Metrics, ran: Ran, event_hash: u64) {
+    let sums = ran.expect("the same run did not fail").0;
+    assert_eq!(sums.event_hash, event_hash, "{name}");
+    assert_eq!(format!("{:?}", sums.metrics.cpus), format!("{:?}", usual.cpus), "{name}");
+    for (sums, usual) in sums.metrics.tasks.iter().zip(&usual.tasks) {
+        let of = |task: &TaskMetrics| {
+            let times = [task.cpu_ns, task.work_ns, task.wait_ns, task.throttled_ns, task.sleep_ns];
+            (times, [task.wakeups, task.preemptions, task.yields, task.migrations])
+        };
+        assert_eq!(of(sums), of(usual), "{name}");
+        for values in [&sums.wake_latency, &sums.preempt_wait, &sums.response, &sums.run_length] {
+            assert_eq!(values.count(), 0, "{name}");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::change::RESOLUTION;
 use crate::measurements::Kind;
 use crate::metric::Metric;
 use crate::result::Alone;
-use crate::run::{Bench, RowPlan};
+use crate::run::{Bench, Measures, RowPlan};
 use schedlab_model::{Op, Program};
 use std::collections::BTreeMap;
 
@@ -34,7 +34,14 @@ pub(super) fn alone(
         plan.workload.tasks[task.index()].program = Program::once([Op::Exit]).into();
     }
     let first = &bench.seeds[..bench.seeds.len().min(1)];
-    let bench = Bench { seeds: first, keep: None, known: None, progress: &|_, _| {}, ..*bench };
+    let bench = Bench {
+        seeds: first,
+        keep: None,
+        known: None,
+        measures: Measures::Sums,
+        progress: &|_, _| {},
+        ..*bench
+    };
     let runs = bench.run(&mut vec![plan])?.runs;
     let Some(run) = runs.first().and_then(|runs| runs.first()) else { return Ok(BTreeMap::new()) };
     let share = |name: &String| {

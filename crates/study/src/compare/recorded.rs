@@ -25,7 +25,7 @@ use super::{detail, parse_variants, seeds, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
 use crate::result::{SecondHalf, SelfReplay, Study};
-use crate::run::{Bench, KnownRuns, Ran, RowPlan, spinning};
+use crate::run::{Bench, KnownRuns, Measures, Ran, RowPlan, spinning};
 use crate::serve::{self, Guess};
 use crate::together::Together;
 use crate::variant::{Subject, Variant};
@@ -490,7 +490,7 @@ fn compare_read(
         keep: keep.as_ref(),
         as_recording: Some(&single),
         requests: input.by_messages.as_ref().map(|messages| &messages.none_yet),
-        watch: input.spread.moves,
+        measures: Measures::all(input.spread.moves),
         jobs: options.jobs,
         progress,
         stop: options.stop.as_ref(),
@@ -502,7 +502,7 @@ fn compare_read(
     let timing = Timing::tried(&bench, options, (&plans, &of, unfinished), false)?;
     // How far to trust the rows that were finished is a matter of a few runs more.
     let stop = bench.stop.filter(|_| !options.keep_finished);
-    let bench = Bench { stop, seen: None, watch: false, known: None, ..bench };
+    let bench = Bench { stop, seen: None, measures: Measures::All, known: None, ..bench };
     client.iter().for_each(|client| client.add_to(&mut runs));
     let alone = alone::alone(input, &plans[0], &bench)?;
     let was = input.measured_with(&single);

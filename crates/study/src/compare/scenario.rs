@@ -13,7 +13,7 @@ use crate::deviation::Deviation;
 use crate::measurements::{Kind, MACHINE};
 use crate::no_effect::{self, Known};
 use crate::result::{Checked, Detail, Input, InputKind, SCHEMA, Study};
-use crate::run::{Bench, Ran, RowPlan, Run, levels, own_variants, spinning};
+use crate::run::{Bench, Measures, Ran, RowPlan, Run, levels, own_variants, spinning};
 use crate::scenario::{Expectation, Scenario};
 use crate::variant::Variant;
 use schedlab_model::Ns;
@@ -48,7 +48,7 @@ pub fn compare_scenario(
         keep: keep.as_ref(),
         as_recording: None,
         requests: None,
-        watch: false,
+        measures: Measures::All,
         jobs: options.jobs,
         progress,
         stop: options.stop.as_ref(),

@@ -9,7 +9,7 @@ use crate::StudyError;
 use crate::measurements::Kind;
 use crate::metric::{Metric, Unit};
 use crate::result::{Row, TimingRange};
-use crate::run::{Bench, RowPlan, Run};
+use crate::run::{Bench, Measures, RowPlan, Run};
 use schedlab_model::Ns;
 use schedlab_sim::{Costs, Machine, TickSkew};
 use schedlab_stats::Estimate;
@@ -111,7 +111,7 @@ impl Timing {
                 machine: &machine,
                 seeds,
                 keep: None,
-                watch: false,
+                measures: Measures::All,
                 progress: &|_, _| {},
                 seen: None,
                 known: None,

@@ -21,7 +21,7 @@ use crate::change::MethodError;
 use crate::measurements::{Kind, Measured};
 use crate::metric::{Metric, Unit};
 use crate::result::SecondHalf;
-use crate::run::{Bench, RowPlan, Run};
+use crate::run::{Bench, Measures, RowPlan, Run};
 use crate::variant::Variant;
 use schedlab_model::{Act, ChannelId, EventSink, Ns, ObjectId, Op, SourceKind, Start, Workload};
 use schedlab_scheduler::SchedulerSpec;
@@ -143,7 +143,7 @@ impl FirstHalf {
             warmup: self.half.replay.duration,
             keep: None,
             requests: None,
-            watch: false,
+            measures: Measures::Sums,
             known: None,
             progress: &|_, _| {},
             ..*bench

@@ -1,5 +1,6 @@
 //! What every task and CPU got: CPU time, waiting, response, switches.
 
+mod log;
 mod spans;
 mod task;
 mod track;
@@ -9,6 +10,7 @@ pub use task::TaskSummary;
 
 use super::Analysis;
 use crate::{Capability, Header, Recording, TraceError};
+use log::{Kind, Log};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 use track::{Track, TrackState};
 
@@ -53,6 +55,8 @@ pub struct Summary {
     /// Length of the measured window.
     pub window: Ns,
     tracks: Vec<Track>,
+    /// Durations that are not in their distributions yet: all are when a window is closed.
+    log: Log,
     current: Vec<(Option<Option<TaskId>>, Ns)>,
     /// CPUs of which nothing was seen yet.
     fresh: Vec<bool>,
@@ -84,6 +88,7 @@ impl Summary {
             cpus: Vec::new(),
             window: Ns::ZERO,
             tracks: Vec::new(),
+            log: Log::default(),
             current: Vec::new(),
             fresh: Vec::new(),
             from,
@@ -184,6 +189,7 @@ impl Summary {
         let end = end.max(self.now);
         self.now = end;
         self.window = end.saturating_sub(self.from);
+        self.log.move_all(&mut self.tasks);
         let clip = self.clip();
         for index in 0..self.tracks.len() {
             match self.tracks[index].state {
@@ -308,26 +314,27 @@ impl Summary {
     fn stop(&mut self, task: TaskId, state: PrevState) {
         let (clip, now, counts) = (self.clip(), self.now, self.counts());
         let index = task.index();
-        let (track, sums) = (self.tracks[index], &mut self.tasks[index]);
-        if let TrackState::Running { since } = track.state {
-            sums.run += clip.span(since);
-            self.tracks[index].demand += now.saturating_sub(since);
+        if let TrackState::Running { since } = self.tracks[index].state {
+            let ran = now.saturating_sub(since);
+            self.tasks[index].run += clip.span(since);
+            self.tracks[index].demand += ran;
             if counts && self.distributes && self.of_runs {
-                sums.run_length.add(now.saturating_sub(since));
+                self.log.add(&mut self.tasks, index, Kind::Run, ran);
             }
         }
         let track = &mut self.tracks[index];
         track.state = match state.is_runnable() {
             Some(true) => {
-                sums.preemptions += u64::from(counts);
+                self.tasks[index].preemptions += u64::from(counts);
                 TrackState::Waiting { since: now, preempted: true }
             }
             Some(false) => {
                 if let (Some((woke, cause)), true) = (track.woken.take(), counts) {
                     if self.distributes {
-                        sums.response.add(now.saturating_sub(woke));
+                        let response = now.saturating_sub(woke);
+                        self.log.add(&mut self.tasks, index, Kind::Response, response);
                     }
-                    sums.activations += 1;
+                    self.tasks[index].activations += 1;
                     let (blocked, demand) = (now, track.demand);
                     if let Some(all) = &mut self.activations {
                         all.push(Activation { task, woke, blocked, demand, cause, state });
@@ -349,29 +356,36 @@ impl Summary {
         if let TrackState::Waiting { since, .. } = self.tracks[index].state {
             self.waited(index, since);
         }
-        let (track, sums) = (&mut self.tracks[index], &mut self.tasks[index]);
+        let track = &mut self.tracks[index];
         match track.state {
             TrackState::Waiting { since, preempted } if counts => {
                 let all = now.saturating_sub(since);
                 let wait = all.saturating_sub(track.excused);
                 match preempted {
                     _ if !self.distributes => {}
-                    true => sums.preempt_wait.add(wait),
-                    false => sums.count_wakeup(all, track.excused),
+                    true => self.log.add(&mut self.tasks, index, Kind::Preempted, wait),
+                    false if track.excused == Ns::ZERO => {
+                        self.log.add(&mut self.tasks, index, Kind::Wakeup, all);
+                    }
+                    // What came before counts as not throttled.
+                    false => {
+                        self.log.move_one(&mut self.tasks, index);
+                        self.tasks[index].count_wakeup(all, track.excused);
+                    }
                 }
                 if let Some(waits) = &mut self.waits {
                     waits.push(Wait { task, cpu, began: since, ended: now, wait, preempted });
                 }
             }
             TrackState::Blocked { since } => {
-                sums.unknown_wakes += u64::from(counts);
-                sums.slept += clip.span(since);
+                self.tasks[index].unknown_wakes += u64::from(counts);
+                self.tasks[index].slept += clip.span(since);
                 track.woken = None;
             }
             _ => {}
         }
         track.state = TrackState::Running { since: now };
-        sums.switches += u64::from(counts);
+        self.tasks[index].switches += u64::from(counts);
     }
 
     /// A task that leaves a CPU at its first switch was on it from the start: any earlier switch

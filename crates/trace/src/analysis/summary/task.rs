@@ -1,33 +1,15 @@
 //! What one task got.
 
+use super::log::Kind;
 use crate::analysis::Durations;
 use schedlab_model::Ns;
 
-/// What one task got within the window.
+/// What one task got within the window. The first line of a cache is what events count.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
 pub struct TaskSummary {
     /// CPU time, without stolen time.
     pub run: Ns,
-    /// Wakeup to running, throttled time included: what the task sees, and what a recording says
-    /// that does not know of limits.
-    pub wake_latency: Durations,
-    /// The same without throttled time; `None`: no limit held the task back after a wakeup.
-    limited_latency: Option<Box<Durations>>,
-    /// Preempted to running again. A yield counts as a preemption (recorders cannot tell).
-    pub preempt_wait: Durations,
-    /// Response per activation: wakeup to the next block.
-    pub response: Durations,
-    /// On the CPU without a break.
-    pub run_length: Durations,
-    /// Time for which it was throttled.
-    pub throttled: Ns,
-    /// Of a thread that runs a virtual CPU ([`Summary::of_vcpus`](super::Summary::of_vcpus)): time
-    /// for which it was runnable and not running, throttled or not. So much Linux adds to its
-    /// `run_delay`, which KVM copies to the guest as steal time (arch/x86/kvm/x86.c
-    /// record_steal_time, 6.18).
-    pub stolen: Ns,
-    /// How many such threads these are.
-    pub vcpus: u32,
     /// Time for which it slept.
     pub slept: Ns,
     /// Times it was put on a CPU.
@@ -43,6 +25,26 @@ pub struct TaskSummary {
     pub activations: u64,
     /// Times it ran after blocking although no wakeup was seen; no latency is counted for them.
     pub unknown_wakes: u64,
+    /// Time for which it was throttled.
+    pub throttled: Ns,
+    /// Of a thread that runs a virtual CPU ([`Summary::of_vcpus`](super::Summary::of_vcpus)): time
+    /// for which it was runnable and not running, throttled or not. So much Linux adds to its
+    /// `run_delay`, which KVM copies to the guest as steal time (arch/x86/kvm/x86.c
+    /// record_steal_time, 6.18).
+    pub stolen: Ns,
+    /// How many such threads these are.
+    pub vcpus: u32,
+    /// The next one without throttled time; `None`: no limit held the task back after a wakeup.
+    limited_latency: Option<Box<Durations>>,
+    /// Wakeup to running, throttled time included: what the task sees, and what a recording says
+    /// that does not know of limits.
+    pub wake_latency: Durations,
+    /// Preempted to running again. A yield counts as a preemption (recorders cannot tell).
+    pub preempt_wait: Durations,
+    /// Response per activation: wakeup to the next block.
+    pub response: Durations,
+    /// On the CPU without a break.
+    pub run_length: Durations,
 }
 
 impl TaskSummary {
@@ -115,6 +117,16 @@ impl TaskSummary {
     /// Returns wakeup to running without throttled time.
     pub fn queue_latency(&self) -> &Durations {
         self.limited_latency.as_deref().unwrap_or(&self.wake_latency)
+    }
+
+    /// Adds a duration to one of the distributions.
+    pub(super) fn add(&mut self, kind: Kind, length: Ns) {
+        match kind {
+            Kind::Wakeup => self.count_wakeup(length, Ns::ZERO),
+            Kind::Preempted => self.preempt_wait.add(length),
+            Kind::Response => self.response.add(length),
+            Kind::Run => self.run_length.add(length),
+        }
     }
 
     /// Counts a wait after a wakeup: all of it, and for how long of it the task was throttled.
