@@ -45,12 +45,6 @@ record() {
     local name=$1 note=$2 seconds=$3; shift 3
     local which=(--all)
     [ $# = 0 ] || which=(-- "$@")
-    # What a user has who records with perf and not with schedlab.
-    if [ "$name" = redis-perf ]; then
-        local of_sched; of_sched=$(printf -- '-e sched:sched_%s ' switch waking wakeup_new process_fork process_exit migrate_task)
-        taskset -c "$SIDE" perf record -q -a $of_sched -o "$OUT/$name.data" -- sleep "$seconds"
-        return
-    fi
     "$bin/schedlab" record -o "$OUT/$name.slt" --recorder-cpu "$SIDE" --for "${seconds}s" --note "$note" "${which[@]}"
 }
 
@@ -80,6 +74,19 @@ $kind, $connections connections, $request, on CPU $SIDE over loopback" "$SECONDS
     grep -E 'events per second|max:' "$work/sysbench" | tr -s ' ' | tr '\n' ' '; echo
 }
 
+# What a user has who records with perf and pins nothing: a file of perf, in which Redis needs more than its part
+# of two CPUs beside four threads of sysbench. (perf writes 100 bytes an event: few requests, each of 0.5 ms.)
+of_perf() {
+    start redis redis-server --port "$PORT" --bind 127.0.0.1 --save "" --appendonly no --io-threads 1 --daemonize no
+    start sysbench sysbench cpu --threads=4 --time=7 run
+    sleep 0.8
+    head -c 2097152 /dev/urandom | redis-cli -p "$PORT" -x set bits >/dev/null
+    start client "$bin/examples/redload" "127.0.0.1:$PORT" open:700 16 500ms 4500ms 1 BITCOUNT bits
+    sleep 1
+    perf record -q -a $(printf -- '-e sched:sched_%s ' switch waking wakeup_new process_fork process_exit migrate_task) \
+        -o "$OUT/$1.data" -- sleep "$SECONDS_RECORDED"
+}
+
 compile_tree() {
     mkdir -p "$work/tree"
     {
@@ -98,19 +105,18 @@ compile_tree() {
 one() {
     work=$(mktemp -d)
     cd "$work"
-    [ ! -e /proc/self/autogroup ] || echo -20 >/proc/self/autogroup
+    [ ! -e /proc/self/autogroup ] || [ "$1" = redis-perf ] || echo -20 >/proc/self/autogroup
     case $1 in
     two-yes)
         start a taskset -c "$SUT" sh -c 'exec yes >/dev/null'
         start b taskset -c "$SUT" sh -c 'exec yes >/dev/null'
         sleep 0.5
         record "$1" "two yes on CPU $SUT" "$SECONDS_RECORDED" ;;
+    redis-perf) of_perf "$1" ;;
     redis-*)
         local server="" batch="" kind=closed connections=1
         case $1 in *-idle-*) batch="chrt -i 0" ;; *-fifo-*) server="chrt -f 1" ;; esac
-        # perf writes 100 bytes an event.
-        case $1 in *-perf) kind=open:1000 connections=$CONNECTIONS ;;
-            *-open) kind=open:$RATE connections=$CONNECTIONS ;; *-closed8) connections=8 ;; esac
+        case $1 in *-open) kind=open:$RATE connections=$CONNECTIONS ;; *-closed8) connections=8 ;; esac
         redis "$1" "$server" "$batch" "$kind" "$connections" ;;
     # Some three messages of 64 KiB fill a socket: most of them wake a task, so that the recording shows them.
     hackbench) record "$1" "hackbench -g 2 -f 5 -s 65536 -l 2000 on both CPUs" 5 hackbench -g 2 -f 5 -s 65536 -l 2000 ;;

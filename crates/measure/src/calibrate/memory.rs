@@ -133,8 +133,8 @@ impl Far {
 
     /// Where it ends after `steps` from `from`. The full period of a linear congruential generator
     /// needs a factor of 4k+1 and an odd increment (Knuth, TAOCP 2, 3.2.1.2, theorem A); these are
-    /// those of Numerical Recipes' `ranqd1`. Every record holds 0: the next address is known when it
-    /// was read, not before.
+    /// those of Numerical Recipes' `ranqd1`. Every record holds 0: the next address is known when
+    /// it was read, not before.
     fn walk(&self, from: u32, steps: u32, mut visit: impl FnMut(&CacheLine)) -> u32 {
         (0..steps).fold(from, |at, _| {
             let line = &self.lines[at as usize];

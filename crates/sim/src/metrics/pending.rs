@@ -142,8 +142,11 @@ impl PendingValues {
         counts: &mut Counts,
     ) {
         let wait = *waited;
+        let Some(&next) = self.next.get(task) else {
+            return self.record(tasks, task, Kind::RunLength, ran, counts);
+        };
         // Mostly there is a wait too, and there is room for both.
-        let at = self.next[task] as usize;
+        let at = next as usize;
         if let Some(both) = self.values.get_mut(at..at + 2)
             && wait != Waited::NOTHING
             && ran >> BITS == 0

@@ -32,9 +32,9 @@ pub(super) const fn allowed(share: f64) -> f64 {
     TRUSTED_SHARE * share.max(1.0)
 }
 
-/// Off by more than this factor in its p99, the run-queue latency of the server that was asked about
-/// is not simulated: what competes with it is not in the recording (control groups, which CPUs are
-/// allowed) or not understood. Fitted: in the 66 files of recordings/ whose replay is believed a
+/// Off by more than this factor in its p99, the run-queue latency of the server that was asked
+/// about is not simulated: what competes with it is not in the recording (control groups, allowed
+/// CPUs) or not understood. Fitted: in the 66 files of recordings/ whose replay is believed a
 /// server is off by 4.3 at most (haproxy of pairs/changes, 1.2 ms for 5.2 ms); in two files of perf
 /// whose programs were pinned or in a group of nice -20, which perf does not record, by 32 and 95.
 const TRUSTED_LATENCY: f64 = 5.0;
