@@ -418,8 +418,7 @@ fn replayed(
     let row = |subject: &Replayed| {
         let mut cells = vec![Cell::head(named(Kind::Class, &subject.name, subject.tasks))];
         for metric in TASK_COLUMNS {
-            let cell = subject.cells.iter().find(|cell| cell.metric == metric);
-            cells.push(cell.map_or_else(
+            cells.push(subject.cell(metric).map_or_else(
                 || Cell::text("–"),
                 |cell| {
                     let off = match metric.unit() {

@@ -355,6 +355,13 @@ pub struct Replayed {
     pub cells: Vec<ReplayedCell>,
 }
 
+impl Replayed {
+    /// The cell of this metric.
+    pub fn cell(&self, metric: Metric) -> Option<&ReplayedCell> {
+        self.cells.iter().find(|cell| cell.metric == metric)
+    }
+}
+
 /// One measurement of the self-replay.
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ReplayedCell {

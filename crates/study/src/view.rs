@@ -240,7 +240,7 @@ pub fn few(study: &Study, subject: &Replayed, metric: Metric) -> bool {
     else {
         return false;
     };
-    let done = subject.cells.iter().find(|cell| cell.metric == Metric::Throughput);
+    let done = subject.cell(Metric::Throughput);
     done.is_some_and(|done| few_for(rank, done.recorded.min(done.simulated) * seconds(study)))
 }
 

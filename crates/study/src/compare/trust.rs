@@ -10,7 +10,7 @@ use super::recorded::RecordedInput;
 use super::room::Room;
 use super::row_errors::OfRow;
 use super::serve::{Served, Wrong};
-use super::verdict::FELT_TIME;
+use super::verdict::{FELT_TIME, TAIL};
 use crate::change::MethodError;
 use crate::error_parts::Possible;
 use crate::measurements::{Kind, Measured, SubjectData};
@@ -154,7 +154,7 @@ fn of_share(
     subject: &Replayed,
     served: &mut Option<Served>,
 ) -> Option<String> {
-    let cell = subject.cells.iter().find(|cell| cell.metric == Metric::Share)?;
+    let cell = subject.cell(Metric::Share)?;
     // Where tasks move, two recordings of one setting differ by that.
     let differ = match was.find(Kind::Class, &subject.name).filter(|_| input.spread.moves) {
         Some(class) => {
@@ -183,13 +183,12 @@ fn of_share(
 /// Why the simulation is not to be believed about the server's run-queue latency; `None`: it has
 /// it, there were too few of them, or this is another program.
 fn of_latency(input: &RecordedInput, subject: &Replayed, server: &Served) -> Option<String> {
-    let p99 = Metric::Latency(Stat::Percentile(99_000));
-    let cell = |metric: Metric| subject.cells.iter().find(|cell| cell.metric == metric);
-    let (latency, rate) = (cell(p99)?, cell(Metric::Throughput)?);
+    let p99 = Metric::Latency(Stat::Percentile(TAIL));
+    let (latency, rate) = (subject.cell(p99)?, subject.cell(Metric::Throughput)?);
     let times = rate.recorded * input.replay.duration.0 as f64 / 1e9;
     let [was, is] = [latency.recorded, latency.simulated].map(|time| time.max(FELT_TIME));
     let close = (was / is).max(is / was) <= TRUSTED_LATENCY;
-    if close || view::few_for(99_000, times) || !server.classes.contains(&subject.name) {
+    if close || view::few_for(TAIL, times) || !server.classes.contains(&subject.name) {
         return None;
     }
     let (was, is) = (p99.show(latency.recorded), p99.show(latency.simulated));
@@ -517,7 +516,7 @@ pub(super) fn method_errors(
         let own_values = Found::new(recorded.into_iter());
         let of_steal = apart.min(apart_of_steal(replay, &subject.name));
         for &(metric, relative) in &reported {
-            let own = subject.cells.iter().find(|cell| cell.metric == metric);
+            let own = subject.cell(metric);
             let error = match own {
                 Some(cell) => MethodError::between(cell.recorded, cell.simulated),
                 None => MethodError { relative, ..MethodError::default() },

@@ -7,7 +7,7 @@ mod telling;
 
 pub(crate) use certainty::{of_change as times_its_error, reproduction};
 pub(crate) use recommend::MOST as MOST_GAIN;
-pub(crate) use telling::{FELT, FELT_TIME, Telling, WORTH, tellings};
+pub(crate) use telling::{FELT, FELT_TIME, TAIL, Telling, WORTH, tellings};
 
 use crate::change::Judgement;
 use crate::headline::Figure;

@@ -21,7 +21,7 @@ pub(crate) const WORTH: f64 = 0.02;
 pub(crate) const FELT_TIME: f64 = 5_000.0;
 
 /// The percentile that users see: a task with too few values for it is not in the verdict.
-pub(super) const TAIL: u32 = 99_000;
+pub(crate) const TAIL: u32 = 99_000;
 
 /// One change that can be told.
 pub(crate) struct Telling<'a> {
