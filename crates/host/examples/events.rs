@@ -54,9 +54,6 @@ impl RecordSink for Count {
     fn task(&mut self, task: &TaskFacts) {
         self.tasks.insert(task.id.0, task.clone());
     }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 fn main() {

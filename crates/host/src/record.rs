@@ -206,8 +206,9 @@ pub enum Preparing {
     Beginning,
 }
 
-/// Receives a recording. The facts of a task, and of the groups it needs, come before the first
-/// event that names it, and again when they have changed: the latest hold.
+/// Receives a recording; what a sink does not want to hear it leaves out. The facts of a task, and
+/// of the groups it needs, come before the first event that names it, and again when they have
+/// changed: the latest hold.
 pub trait RecordSink: EventSink {
     /// Comes before `start`: what the recorder is at.
     fn preparing(&mut self, _: Preparing) {}
@@ -215,11 +216,13 @@ pub trait RecordSink: EventSink {
     ///
     /// # Errors
     /// An error here or below ends the recording with [`HostError::Sink`].
-    fn start(&mut self, start: &RecordStart) -> io::Result<()>;
+    fn start(&mut self, _: &RecordStart) -> io::Result<()> {
+        Ok(())
+    }
     /// A group, parents first.
-    fn group(&mut self, group: &GroupFacts);
+    fn group(&mut self, _: &GroupFacts) {}
     /// A task.
-    fn task(&mut self, task: &TaskFacts);
+    fn task(&mut self, _: &TaskFacts) {}
     /// An object, before the first fact that names it, and again when more is known of it. New ones
     /// have the next number.
     fn object(&mut self, _: ObjectId, _: &ObjectInfo) {}
@@ -227,7 +230,9 @@ pub trait RecordSink: EventSink {
     ///
     /// # Errors
     /// As for `start`; errors of `event`, `group` and `task` are reported here.
-    fn flush(&mut self) -> io::Result<()>;
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Longest time that rings fill unread while CPUs are switched on.

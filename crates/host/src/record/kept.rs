@@ -213,7 +213,6 @@ impl CpuSource for PackSource {
 mod tests {
     use super::*;
     use crate::facts::FactSource;
-    use crate::record::RecordStart;
     use crate::record::pack::Packer;
     use schedlab_model::{CpuSet, EventKind, EventSink, Nice, Policy, SchedEvent};
     use std::sync::Arc;
@@ -256,17 +255,11 @@ mod tests {
     }
 
     impl RecordSink for Heard {
-        fn start(&mut self, _: &RecordStart) -> io::Result<()> {
-            Ok(())
-        }
         fn group(&mut self, group: &GroupFacts) {
             self.0.push(format!("group {}", group.path));
         }
         fn task(&mut self, task: &TaskFacts) {
             self.0.push(format!("task {} {}", task.id.0, task.comm));
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
         }
     }
 

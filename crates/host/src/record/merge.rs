@@ -441,8 +441,6 @@ impl Merger {
 mod tests {
     use super::super::switch_on;
     use super::*;
-    use crate::facts::{GroupFacts, TaskFacts};
-    use crate::record::RecordStart;
     use schedlab_model::EventSink;
     use std::cell::RefCell;
     use std::io;
@@ -491,16 +489,7 @@ mod tests {
         }
     }
 
-    impl RecordSink for Sink {
-        fn start(&mut self, _: &RecordStart) -> io::Result<()> {
-            Ok(())
-        }
-        fn group(&mut self, _: &GroupFacts) {}
-        fn task(&mut self, _: &TaskFacts) {}
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    impl RecordSink for Sink {}
 
     #[test]
     fn a_recording_holds_what_all_cpus_saw() {

@@ -8,8 +8,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::{clock_nanosleep_absolute, futex, nanosleep};
 use rustix::time::{ClockId, clock_gettime};
 use schedlab_host::{
-    Backend, GroupFacts, Messages, RecordFilter, RecordRequest, RecordSink, RecordStart,
-    RecordUntil, TaskFacts, record,
+    Backend, Messages, RecordFilter, RecordRequest, RecordSink, RecordStart, RecordUntil,
+    TaskFacts, record,
 };
 use schedlab_model::{
     EventSink, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, SchedEvent,
@@ -57,7 +57,6 @@ impl RecordSink for Sink<'_> {
         self.began.store(true, Ordering::Release);
         Ok(())
     }
-    fn group(&mut self, _: &GroupFacts) {}
     fn task(&mut self, task: &TaskFacts) {
         self.told.tids.insert(task.id, task.tid);
     }
@@ -73,9 +72,6 @@ impl RecordSink for Sink<'_> {
                 self.told.objects.push(object.clone());
             }
         }
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

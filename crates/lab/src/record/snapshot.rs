@@ -3,11 +3,10 @@
 use super::flight_recorder::{Destination, FlightRecorder, Written};
 use super::{Caught, RecordError, Recorded, group_info, task_info};
 use schedlab_host::in_kernel::Kept;
-use schedlab_host::{Backend, GroupFacts, RecordEnd, RecordSink, RecordStart, TaskFacts};
+use schedlab_host::{Backend, GroupFacts, RecordEnd, RecordSink, TaskFacts};
 use schedlab_model::{EventSink, SchedEvent};
 use schedlab_study::serve::RECORDED_FOR;
 use schedlab_trace::{CpuTime, FactLoss, Header, TraceError};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a flight recorder holds at a moment.
@@ -34,20 +33,12 @@ impl EventSink for Refill<'_> {
 }
 
 impl RecordSink for Refill<'_> {
-    fn start(&mut self, _: &RecordStart) -> io::Result<()> {
-        Ok(())
-    }
-
     fn group(&mut self, group: &GroupFacts) {
         self.0.group(group_info(group));
     }
 
     fn task(&mut self, task: &TaskFacts) {
         self.0.task(task.id, task_info(task));
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

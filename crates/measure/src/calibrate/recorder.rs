@@ -3,9 +3,7 @@
 
 use super::switches::Echo;
 use super::{ProbeSettings, on};
-use schedlab_host::{
-    GroupFacts, RecordRequest, RecordSink, RecordStart, RecordUntil, TaskFacts, record,
-};
+use schedlab_host::{RecordRequest, RecordSink, RecordStart, RecordUntil, record};
 use schedlab_model::{EventSink, Ns, SchedEvent};
 use schedlab_stats::median;
 use std::io;
@@ -25,11 +23,6 @@ impl EventSink for Deaf<'_> {
 impl RecordSink for Deaf<'_> {
     fn start(&mut self, _: &RecordStart) -> io::Result<()> {
         self.0.store(true, Ordering::Release);
-        Ok(())
-    }
-    fn group(&mut self, _: &GroupFacts) {}
-    fn task(&mut self, _: &TaskFacts) {}
-    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

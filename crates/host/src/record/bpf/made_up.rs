@@ -7,9 +7,8 @@ use super::ring::{HEAD, LOST, Reader, TAIL};
 use crate::record::merge::Merger;
 use crate::record::raw::RawEvent;
 use crate::record::tasks::Tasks;
-use crate::record::{CpuSource, RecordSink, RecordStart};
+use crate::record::{CpuSource, RecordSink};
 use crate::sys::Shared;
-use crate::{GroupFacts, TaskFacts};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::time::{ClockId, clock_gettime};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent};
@@ -116,16 +115,7 @@ impl EventSink for InOrder {
     }
 }
 
-impl RecordSink for InOrder {
-    fn start(&mut self, _: &RecordStart) -> io::Result<()> {
-        Ok(())
-    }
-    fn group(&mut self, _: &GroupFacts) {}
-    fn task(&mut self, _: &TaskFacts) {}
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+impl RecordSink for InOrder {}
 
 /// The memory of rings and their controls, which writer and reader map each for themselves.
 struct Memory {
