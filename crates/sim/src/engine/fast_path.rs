@@ -105,14 +105,23 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             None => Onset { left: 0, starts: false },
         };
+        let c = &mut self.cpus[cpu];
+        (c.stopped, c.starting) = (false, false);
+        let yielded = std::mem::take(&mut c.yielded);
+        let had_slice = std::mem::replace(&mut c.slice_armed, pick.slice_ns.is_some());
+        let ran = now - std::mem::replace(&mut c.decided_at, now);
+        c.recorded_at = now;
+        (c.current, c.occupant) = (next, next);
+        c.counted.switches += 1;
         match pick.slice_ns {
             // Its work is armed below.
             Some(ns) if next.is_some() && !on.starts => {
-                self.cpus[cpu].slice_armed = true;
                 let at = self.slice_end(ns);
                 self.due.slots.arm_cpu_first(cpu, OfCpu::Slice, at);
             }
-            slice => self.arm_slice(cpu, slice),
+            Some(ns) => self.due.slots.arm_cpu(cpu, OfCpu::Slice, self.slice_end(ns)),
+            None if had_slice => self.due.slots.disarm_cpu(cpu, OfCpu::Slice),
+            None => {}
         }
         if self.out.has_cmds() {
             self.carry_out(cpu, Cause::Other)?;
@@ -123,30 +132,30 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             _ => PrevState::Runnable,
         };
         self.output.events.note(now, cpu, EventKind::Switch { prev, prev_state, next });
-        let c = &mut self.cpus[cpu];
-        (c.stopped, c.starting) = (false, false);
-        let yielded = std::mem::take(&mut c.yielded);
-        let ran = now - std::mem::replace(&mut c.decided_at, now);
-        c.recorded_at = now;
-        (c.current, c.occupant) = (next, next);
-        c.counted.switches += 1;
         self.world.cpus[cpu].set_current(next);
         if prev.is_none() || next.is_none() {
             self.output.conservation.set_idle(cpu, next.is_none());
         }
+        let waits = prev.filter(|task| self.goes(cpu, task.index(), why, yielded, ran));
+        self.output.conservation.take_turns(waits, next);
         if let Some(task) = prev {
-            self.goes(cpu, task.index(), why, yielded, ran);
-            if self.told.saved {
-                self.input.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
-                if self.out.has_cmds() {
-                    self.carry_out(cpu, Cause::Other)?;
-                }
-            }
-            if why == Prev::Migrating {
-                self.moved_off(cpu, task)?;
+            if self.told.saved || why == Prev::Migrating {
+                self.has_gone(cpu, task, why)?;
             }
         }
         self.begins(cpu, why, next, on)
+    }
+
+    /// What more is to be done when `task` has left `cpu`.
+    #[inline(never)]
+    fn has_gone(&mut self, cpu: usize, task: TaskId, why: Prev) -> Step {
+        if self.told.saved {
+            self.input.scheduler.saved(&self.cx(cpu), CpuId(cpu as u32), task);
+            if self.out.has_cmds() {
+                self.carry_out(cpu, Cause::Other)?;
+            }
+        }
+        if why == Prev::Migrating { self.moved_off(cpu, task) } else { Ok(()) }
     }
 
     /// The work of `next`, which has just come onto `cpu`, is armed, or its program started.
@@ -162,7 +171,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.ask_tick(cpu);
         }
         match next {
-            Some(next) if on.starts && !self.only_starts() => {
+            Some(next) if on.starts && !self.instant_is_over() => {
                 self.cpus[cpu].starting = true;
                 self.queues.starts.push(cpu as u32);
                 debug_assert_eq!(self.cpus[cpu].current, Some(next));
@@ -178,9 +187,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// `t` goes off `cpu`, on which it `ran` so long.
+    /// `t` goes off `cpu`, on which it `ran` so long. Gives whether it waits now.
     #[inline(always)]
-    fn goes(&mut self, cpu: usize, t: usize, why: Prev, yielded: bool, ran: u64) {
+    fn goes(&mut self, cpu: usize, t: usize, why: Prev, yielded: bool, ran: u64) -> bool {
         let now = self.clock.now;
         if self.told.views {
             self.world.tasks[t].switched_out(Ns(now), Ns(ran));
@@ -209,9 +218,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     task.counts.preemptions += 1;
                 }
                 task.since = if yielded { Since::Yield } else { Since::Preemption };
-                task.waits(t, &mut self.output.conservation);
+                task.bucket = task.waiting_bucket();
+                if task.throttled {
+                    self.output.conservation.throttle(t, true);
+                }
             }
         }
+        let waits = task.bucket == Bucket::Wait;
         self.output.values.record_run(
             &mut self.output.metrics.tasks,
             t,
@@ -222,9 +235,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if why == Prev::Exited {
             self.ends_with_last();
         }
+        waits
     }
 
-    /// `next` comes onto `cpu`.
+    /// `next` comes onto `cpu`. That it waits no more is counted together with what the one before
+    /// it does.
     #[inline(always)]
     fn comes(&mut self, cpu: usize, next: TaskId) -> Onset {
         let (t, now) = (next.index(), self.clock.now);
@@ -236,7 +251,6 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         task.state = TaskState::Running;
         task.cpu = cpu as u32;
         let waited = task.leaves(Bucket::Wait, now);
-        self.output.conservation.waits_no_more(t);
         task.bucket = Bucket::Run;
         let last = task.last_ran_on;
         task.counts.migrations += u32::from(last != cpu as u32 && last != u32::MAX);

@@ -172,6 +172,13 @@ struct Queues {
     cmds: Vec<Cmd>,
 }
 
+impl Queues {
+    #[inline]
+    fn are_empty(&self) -> bool {
+        self.resched.is_empty() & self.starts.is_empty() & self.calls.is_empty()
+    }
+}
+
 /// What tasks wait for, and what comes from outside.
 struct Traffic {
     channels: Vec<Channel>,
@@ -230,13 +237,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn drive(&mut self) -> Step {
         let mut watch = Watch::new(self.input.options);
         loop {
-            let at = self.due.slots.min();
+            let first = self.due.slots.top();
+            let at = self.due.slots.time(first);
             if at >= self.clock.end {
                 break;
             }
             watch.instant()?;
             self.go_to(at);
-            self.instant()?;
+            self.instant(first)?;
         }
         self.go_to(self.clock.end);
         Ok(())
@@ -256,35 +264,52 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Everything that happens now.
+    /// Everything that happens now; `first` is the key of the slot that fires first.
     #[inline(always)]
-    fn instant(&mut self) -> Step {
+    fn instant(&mut self, first: u64) -> Step {
         self.due.slots.enter(self.clock.now);
+        let decides = self.drain(first)?;
+        self.rest_of_instant(decides)
+    }
+
+    /// `decides`: the CPU that decides at once.
+    #[inline(always)]
+    fn rest_of_instant(&mut self, mut decides: Option<usize>) -> Step {
         loop {
-            let cpu = if self.due.slots.more() {
-                match self.drain()? {
-                    Some(cpu) => cpu,
-                    None => continue,
-                }
-            } else if !self.queues.calls.is_empty()
-                && let Some((cpu, cookie)) = self.queues.calls.pop()
-            {
-                self.call(cpu, cookie)?;
-                continue;
-            } else if !self.queues.resched.is_empty()
-                && let Some(cpu) = self.queues.resched.pop()
-            {
-                cpu as usize
-            } else if !self.queues.starts.is_empty()
-                && let Some(cpu) = self.queues.starts.pop()
-            {
-                self.go_on(cpu as usize)?;
-                continue;
-            } else {
+            if let Some(cpu) = decides {
+                if FREE { self.decide_fast(cpu)? } else { self.decide(cpu)? }
+            }
+            // Mostly nothing else happens in an instant.
+            if self.instant_is_over() {
                 return Ok(());
-            };
-            if FREE { self.decide_fast(cpu)? } else { self.decide(cpu)? }
+            }
+            decides = self.next_step()?;
         }
+    }
+
+    /// Nothing is left to do in this instant.
+    #[inline]
+    fn instant_is_over(&self) -> bool {
+        !self.due.slots.more() && self.queues.are_empty()
+    }
+
+    /// Does what comes next in this instant. Gives the CPU that decides, if that is a decision.
+    #[inline(never)]
+    fn next_step(&mut self) -> Step<Option<usize>> {
+        if self.due.slots.more() {
+            return match self.due.slots.another() {
+                Some(first) => self.drain(first),
+                None => Ok(None),
+            };
+        }
+        if let Some((cpu, cookie)) = self.queues.calls.pop() {
+            self.call(cpu, cookie)?;
+        } else if let Some(cpu) = self.queues.resched.pop() {
+            return Ok(Some(cpu as usize));
+        } else if let Some(cpu) = self.queues.starts.pop() {
+            self.go_on(cpu as usize)?;
+        }
+        Ok(None)
     }
 
     /// A function call that the scheduler asked for has come to `cpu`.
@@ -298,48 +323,34 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.after_call(cpu.index(), state::Cause::Other)
     }
 
-    /// Returns whether nothing but starting programs is left to do in this instant.
-    #[inline]
-    fn only_starts(&self) -> bool {
-        self.queues.resched.is_empty()
-            && self.queues.starts.is_empty()
-            && self.queues.calls.is_empty()
-            && !self.due.slots.more()
-    }
-
     /// Serves what fires in this instant, in order. Here alone, so that the most frequent events
     /// are inlined. Gives the CPU that decides at once.
     #[inline(always)]
-    fn drain(&mut self) -> Step<Option<usize>> {
-        let Some((first, another)) = self.due.slots.begin() else { return Ok(None) };
-        let mut decides = None;
+    fn drain(&mut self, first: u64) -> Step<Option<usize>> {
+        let (first, another) = self.due.slots.begin(first);
         if another || (!FREE && self.features.guest.is_some()) {
             self.due.slots.collect(first, &mut self.due.batch);
-        } else {
-            match first {
-                First::Task(task) if FREE => self.wake_fast(task)?,
-                First::Task(task) => self.task_timer(task)?,
-                First::Cpu(cpu, 0) if FREE => {
-                    if self.work_done_fast(cpu)? {
-                        decides = self.decides(cpu);
-                    }
-                }
-                First::Cpu(cpu, 0) => self.work_done(cpu)?,
-                First::Cpu(cpu, which) if FREE && which == OfCpu::Slice as usize => {
-                    self.cpus[cpu].slice_armed = false;
-                    decides = self.decides(cpu);
-                }
-                First::Cpu(cpu, which) if which == OfCpu::Slice as usize => self.slice_over(cpu),
-                First::Cpu(cpu, which) => self.fire(PER_CPU * cpu + which)?,
-                First::Other(slot) => self.fire(slot)?,
-            }
-        }
-        // A tick may put the tick of a higher CPU into what is left of the batch, or into an empty
-        // one.
-        if !self.due.batch.is_empty() {
             self.serve_batch()?;
+            return Ok(None);
         }
-        Ok(decides)
+        match first {
+            First::Task(task) if FREE => self.wake_fast(task)?,
+            First::Task(task) => self.task_timer(task)?,
+            First::Cpu(cpu, 0) if FREE => {
+                if self.work_done_fast(cpu)? {
+                    return Ok(self.decides(cpu));
+                }
+            }
+            First::Cpu(cpu, 0) => self.work_done(cpu)?,
+            First::Cpu(cpu, which) if FREE && which == OfCpu::Slice as usize => {
+                self.cpus[cpu].slice_armed = false;
+                return Ok(self.decides(cpu));
+            }
+            First::Cpu(cpu, which) if which == OfCpu::Slice as usize => self.slice_over(cpu),
+            First::Cpu(cpu, which) => self.fire_alone(PER_CPU * cpu + which)?,
+            First::Other(slot) => self.fire_alone(slot)?,
+        }
+        Ok(None)
     }
 
     /// `cpu` has to decide because of what fired alone in this instant: gives it back if nothing
@@ -353,6 +364,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.enqueue(cpu);
         }
         first.then_some(cpu)
+    }
+
+    /// Nothing else fires in this instant, but a tick may put the tick of a higher CPU into the
+    /// empty batch.
+    fn fire_alone(&mut self, slot: usize) -> Step {
+        self.fire(slot)?;
+        if self.due.batch.is_empty() { Ok(()) } else { self.serve_batch() }
     }
 
     #[inline(never)]

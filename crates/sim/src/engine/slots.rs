@@ -95,22 +95,24 @@ impl Slots {
             horizon: NEVER >> bits,
             next_seq: FIRST_SEQ,
             now: 0,
-            more: true,
+            more: false,
         }
     }
 
-    /// The earliest time in any slot; beyond [`latest`](Self::latest) when there is none.
+    /// The key of the slot that fires first; its [`time`](Self::time) is beyond
+    /// [`latest`](Self::latest) when there is none.
     #[inline]
-    pub(crate) fn min(&self) -> u64 {
-        self.top() >> self.bits
-    }
-
-    #[inline]
-    fn top(&self) -> u64 {
+    pub(crate) fn top(&self) -> u64 {
         self.cpus.top().min(self.tasks.top()).min(self.others.top())
     }
 
-    /// Something was armed for the instant being served.
+    /// When the slot with a key fires.
+    #[inline]
+    pub(crate) fn time(&self, key: u64) -> u64 {
+        key >> self.bits
+    }
+
+    /// Something was armed for the instant that is being served.
     #[inline]
     pub(crate) fn more(&self) -> bool {
         self.more
@@ -215,30 +217,36 @@ impl Slots {
         self.cpus.set(cpu, line.earliest());
     }
 
-    /// The instant `at` is to be served.
+    /// The instant `at` is served from now on, beginning with its first slot.
     #[inline]
     pub(crate) fn enter(&mut self, at: u64) {
         self.now = at;
+        self.more = false;
+    }
+
+    /// Whether something fires in the present instant is to be looked at.
+    pub(crate) fn look_again(&mut self) {
         self.more = true;
     }
 
-    /// Takes out a slot that fires in the present instant. The second says whether yet another one
-    /// does. Which kind of slot it is no branch predictor foresees: it is asked once, and each kind
-    /// goes its own way from there.
-    #[inline(always)]
-    pub(crate) fn begin(&mut self) -> Option<(First, bool)> {
+    /// The key of a slot that was armed for the present instant meanwhile, if it still fires.
+    pub(crate) fn another(&mut self) -> Option<u64> {
         self.more = false;
-        let (cpus, tasks) = (self.cpus.top(), self.tasks.top());
-        let key = cpus.min(tasks).min(self.others.top());
-        if key >> self.bits != self.now {
-            return None;
-        }
-        let slot = (key & ((1 << self.bits) - 1)) as usize;
-        let first = if key == tasks {
+        let top = self.top();
+        (self.time(top) == self.now).then_some(top)
+    }
+
+    /// Takes out the slot that fires first, whose key is `top`. The second says whether yet another
+    /// one fires in this instant. Which kind of slot it is no branch predictor foresees: it is
+    /// asked once, and each kind goes its own way from there.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, top: u64) -> (First, bool) {
+        let slot = (top & ((1 << self.bits) - 1)) as usize;
+        let first = if top == self.tasks.top() {
             let task = slot - self.first_task;
             self.tasks.replace_top(task, NEVER);
             First::Task(task)
-        } else if key == cpus {
+        } else if top == self.cpus.top() {
             let (cpu, which) = (slot / PER_CPU, slot % PER_CPU);
             let line = &mut self.lines[cpu];
             line.key[which] = NEVER;
@@ -248,7 +256,7 @@ impl Slots {
             self.others.replace_top(slot - self.first_other, NEVER);
             First::Other(slot)
         };
-        Some((first, self.top() >> self.bits == self.now))
+        (first, self.time(self.top()) == self.now)
     }
 
     /// Takes out every slot of the instant after the first, which `begin` took, and gives back all
@@ -354,11 +362,11 @@ mod tests {
             expected.sort_unstable();
             let mut got = Vec::new();
             let mut batch = Vec::new();
-            while slots.min() <= slots.latest() {
+            while slots.time(slots.top()) <= slots.latest() {
                 batch.clear();
-                let at = slots.min();
-                slots.enter(at);
-                let (first, another) = slots.begin().expect("a slot fires at the minimum");
+                let top = slots.top();
+                slots.enter(slots.time(top));
+                let (first, another) = slots.begin(top);
                 slots.collect(first, &mut batch);
                 prop_assert_eq!(another, batch.len() > 1);
                 got.extend(batch.iter().map(|b| b.1 as usize));

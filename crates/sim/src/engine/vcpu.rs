@@ -218,7 +218,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Returns when the next thing happens.
     pub(crate) fn next_at(&mut self) -> u64 {
-        self.due.slots.min()
+        self.due.slots.time(self.due.slots.top())
     }
 
     /// Moves time on to `at`, at which nothing was served yet.
@@ -228,15 +228,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Returns whether something is to be served now.
     pub(crate) fn is_due(&mut self) -> bool {
-        let waits = !self.queues.resched.is_empty()
-            || !self.queues.starts.is_empty()
-            || !self.queues.calls.is_empty();
-        waits || self.due.slots.min() <= self.clock.now
+        !self.queues.are_empty() || self.due.slots.time(self.due.slots.top()) <= self.clock.now
     }
 
     /// Serves everything of now.
     pub(crate) fn serve_instant(&mut self) -> Step {
-        self.instant()
+        self.due.slots.enter(self.clock.now);
+        self.due.slots.look_again();
+        self.rest_of_instant(None)
     }
 
     /// Takes the tokens out of a channel that has no receiver in this engine.

@@ -2,7 +2,7 @@
 //! same mask are one class.
 
 use super::WorkConservation;
-use schedlab_model::{CpuSet, Ns};
+use schedlab_model::{CpuSet, Ns, TaskId};
 
 /// Counters of one class of tasks: those with the same affinity.
 #[derive(Debug)]
@@ -112,6 +112,19 @@ impl ConservationMeter {
         if class.waiting == 0 && class.idle > 0 {
             self.violating -= 1;
         }
+    }
+
+    /// A CPU goes over to `next`, which waited; the task before it waits from now on, if it is
+    /// given. Mostly both may run on the same CPUs, and nothing changes.
+    #[inline]
+    pub(crate) fn take_turns(&mut self, before: Option<TaskId>, next: Option<TaskId>) {
+        if let (Some(before), Some(next)) = (before, next)
+            && (self.uniform || self.class_of[before.index()] == self.class_of[next.index()])
+        {
+            return;
+        }
+        before.into_iter().for_each(|task| self.waits(task.index()));
+        next.into_iter().for_each(|task| self.waits_no_more(task.index()));
     }
 
     /// A CPU becomes idle or busy.
