@@ -17,6 +17,8 @@ pub struct TaskFacts {
     pub session: u32,
     /// The thread's name.
     pub comm: String,
+    /// Name of its process (that of the first thread), where it is another one.
+    pub process_name: Option<String>,
     /// sched(7) policy.
     pub policy: Policy,
     /// Nice value.

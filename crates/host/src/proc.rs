@@ -54,6 +54,12 @@ pub(crate) fn default_slice() -> Option<u64> {
     Some(*FOUND.get_or_init(|| own.runtime))
 }
 
+/// Returns the name of a living thread, as it is shown.
+fn name_of(tid: u32) -> Option<String> {
+    let comm = text(&format!("/proc/{tid}/comm"))?;
+    Some(shown(comm.trim_end_matches('\n')).into_owned())
+}
+
 /// Asks the kernel about one living thread. `None` when it is gone.
 pub(crate) fn task(
     id: TaskId,
@@ -61,9 +67,10 @@ pub(crate) fn task(
     groups: &mut Groups,
     default_slice: Option<u64>,
 ) -> Option<TaskFacts> {
-    let comm = text(&format!("/proc/{tid}/comm"))?;
+    let comm = name_of(tid)?;
     let attributes = sched::attributes(tid).ok()?;
     let Origin { process, session, kernel } = origin(tid);
+    let process_name = if process == tid || kernel { None } else { name_of(process) };
     let fair = matches!(attributes.policy, 0 | 3 | 5);
     let slice = (fair && attributes.runtime > 0 && Some(attributes.runtime) != default_slice)
         .then_some(Ns(attributes.runtime));
@@ -72,7 +79,8 @@ pub(crate) fn task(
         tid,
         process,
         session,
-        comm: shown(comm.trim_end_matches('\n')).into_owned(),
+        process_name: process_name.filter(|name| *name != comm),
+        comm,
         policy: policy(&attributes),
         nice: i8::try_from(attributes.nice).ok().and_then(Nice::new).unwrap_or_default(),
         affinity: affinity(tid).ok()?,

@@ -74,18 +74,29 @@ pub struct Deployment {
     pub caveats: Vec<String>,
 }
 
+/// What has the name of a target on the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Named {
+    /// No task.
+    Nothing,
+    /// Processes.
+    Processes,
+    /// Threads alone, of processes that have other names.
+    Threads,
+}
+
 impl Deployment {
     /// Returns how `variant` is made on a machine that runs what `scheduler` models. `from` is the
     /// scheduler of the machine as it is: where they differ, another kernel (or hypervisor) is a
-    /// part of the setting. `is_name` says whether a number is the name of a task: any other number
-    /// is the id of a process. A name that no command can carry leaves only a caveat that says so.
+    /// part of the setting. `named` says what has a name: a number that nothing has is the id of a
+    /// process. A name that no command can carry leaves only a caveat that says so.
     pub fn from_variant(
         variant: &Variant,
         scheduler: &SchedulerSpec,
         from: &SchedulerSpec,
-        is_name: &dyn Fn(&str) -> bool,
+        named: &dyn Fn(&str) -> Named,
     ) -> Deployment {
-        let changes = Changes { steps: steps(variant, is_name), scheduler, from };
+        let changes = Changes { steps: steps(variant, named), scheduler, from };
         let what = words::what(&changes);
         let refused: Vec<String> = changes.steps.iter().filter_map(Step::refused).collect();
         if !refused.is_empty() {
@@ -108,7 +119,7 @@ impl Deployment {
         let variant = Variant::parse_named("", text);
         variant.map_or_else(
             |_| Deployment::default(),
-            |variant| Deployment::from_variant(&variant, &linux, &linux, &|_| false),
+            |variant| Deployment::from_variant(&variant, &linux, &linux, &|_| Named::Nothing),
         )
     }
 
@@ -160,10 +171,10 @@ impl Changes<'_> {
     }
 }
 
-fn steps<'a>(variant: &'a Variant, is_name: &dyn Fn(&str) -> bool) -> Vec<Step<'a>> {
+fn steps<'a>(variant: &'a Variant, named: &dyn Fn(&str) -> Named) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
     for clause in &variant.clauses {
-        let target = Target::new(&clause.target, is_name);
+        let target = Target::new(&clause.target, named);
         steps.extend(clause.settings.iter().map(|setting| Step { target, setting }));
     }
     steps

@@ -6,7 +6,7 @@ mod guess;
 pub use guess::{Exchanges, Guess, RECORDED_FOR, guess};
 
 use crate::StudyError;
-use schedlab_model::text::{glob, is_in_group, nearest};
+use schedlab_model::text::{is_in_group, nearest};
 use schedlab_trace::owner::{self, is_unit};
 use schedlab_trace::{GroupInfo, Header, TaskInfo};
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ impl Server {
             Some(number) => task.pid == number || task.tid == number,
             None if self.asked.starts_with('/') => is_in_group(group, &self.asked),
             None if is_unit(&self.asked) => group.split('/').any(|part| part == self.asked),
-            None => self.is_contained(info).unwrap_or_else(|| glob(&self.asked, &task.comm)),
+            None => self.is_contained(info).unwrap_or_else(|| task.is_named(&self.asked)),
         }
     }
 
@@ -101,7 +101,11 @@ impl Server {
 
     fn not_found(&self, header: &Header) -> StudyError {
         let asked = &self.asked;
-        let names: BTreeSet<&str> = header.tasks.iter().map(|task| task.comm.as_str()).collect();
+        let tasks = header.tasks.iter();
+        let names: BTreeSet<&str> = tasks
+            .flat_map(|task| task.process.iter().chain([&task.comm]))
+            .map(|name| &name[..])
+            .collect();
         let groups = header.groups.iter().map(|group| group.spec.name.as_str());
         let hint = match nearest(asked, names.iter().copied().chain(groups)) {
             Some(right) => format!("did you mean `{right}`?"),
@@ -147,5 +151,27 @@ mod tests {
         for asked in ["redis", "9", "/system", "system.service"] {
             assert!(!is(asked), "{asked}");
         }
+    }
+
+    /// BIND's threads are called `isc-net-0000` and the like, and its first one does nothing.
+    #[test]
+    fn a_program_is_all_threads_of_its_processes() {
+        let thread = |tid, pid, comm: &str, process: Option<&str>| TaskInfo {
+            process: process.map(str::to_owned),
+            ..TaskInfo::unknown(tid, pid, comm)
+        };
+        let header = Header {
+            tasks: vec![
+                thread(7, 7, "named", None),
+                thread(8, 7, "isc-net-0000", Some("named")),
+                thread(9, 9, "dnsperf", None),
+            ],
+            groups: vec![GroupSpec::default().into()],
+            ..Header::default()
+        };
+        let tasks = |asked: &str| Server::new(asked).tasks(&header).expect(asked);
+        assert_eq!(tasks("named"), [true, true, false]);
+        assert_eq!(tasks("isc-net-*"), [false, true, false]);
+        assert_eq!(Server::programs(&header, &tasks("named")), ["isc-net-0000", "named"]);
     }
 }

@@ -8,7 +8,7 @@ use crate::pieces::Lanes;
 use crate::run::RowPlan;
 use crate::scenario::{Scenario, task_info};
 use crate::serve::{self, Guess, Server};
-use schedlab_model::text::{glob, is_in_group, shown};
+use schedlab_model::text::{is_in_group, shown};
 use schedlab_model::{CpuId, Ns, TaskSpec};
 use schedlab_scheduler::{Scheduler, SchedulerSpec};
 use schedlab_sim::{Machine, RunOptions, Stop};
@@ -541,7 +541,7 @@ fn tasks(header: &Header, options: &ShowOptions) -> Result<Option<Vec<bool>>, St
     if let Some(text) = &options.task {
         let number: Option<u32> = text.parse().ok();
         let named = |task: &TaskInfo| {
-            number.is_some_and(|n| n == task.tid || n == task.pid) || glob(text, &task.comm)
+            number.is_some_and(|n| n == task.tid || n == task.pid) || task.is_named(text)
         };
         if !narrow(&named) {
             return Err(StudyError::Option(format!(

@@ -2,11 +2,11 @@
 //! see.
 
 use crate::Repairs;
-use schedlab_model::text::{is_hostile, shown};
+use schedlab_model::text::{glob, is_hostile, shown};
 use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, SchedExt, Topology};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Everything about a recording that is not an event. Fields that a recorder cannot fill keep their
 /// defaults (empty text, `None`), which mean "unknown".
@@ -119,6 +119,18 @@ impl Header {
     }
 }
 
+impl Header {
+    /// Notes the name of each task's process with the task.
+    pub(crate) fn name_processes(&mut self) {
+        let leaders = self.tasks.iter().filter(|task| task.tid == task.pid);
+        let names: HashMap<u32, String> =
+            leaders.map(|task| (task.pid, task.comm.clone())).collect();
+        for task in self.tasks.iter_mut().filter(|task| task.tid != task.pid) {
+            task.process = names.get(&task.pid).filter(|name| **name != task.comm).cloned();
+        }
+    }
+}
+
 /// Replaces `text` by what is shown of it.
 pub(crate) fn escape(text: &mut String) {
     if text.contains(is_hostile) {
@@ -171,6 +183,10 @@ pub struct TaskInfo {
     pub pid: u32,
     /// Name, as in `/proc/TID/comm`.
     pub comm: String,
+    /// Name of its process, which is that of the first thread, where it is another one. Not in the
+    /// file: it follows from the tasks of a recording, and is asked for when a live task is met.
+    #[serde(skip)]
+    pub process: Option<String>,
     /// Policy.
     pub policy: Policy,
     /// Nice value.
@@ -214,12 +230,20 @@ impl TaskInfo {
         escape(&mut self.comm);
     }
 
+    /// Returns whether a program's name, which may be a glob, means it: its own name, or that of
+    /// its process, as `pgrep` and `chrt --all-tasks` take it.
+    pub fn is_named(&self, program: &str) -> bool {
+        let of_process = self.process.as_deref();
+        std::iter::once(&self.comm[..]).chain(of_process).any(|name| glob(program, name))
+    }
+
     /// A task of which only ids and name are known: policy other, nice 0, any CPU, root group.
     pub fn unknown(tid: u32, pid: u32, comm: impl Into<String>) -> TaskInfo {
         TaskInfo {
             tid,
             pid,
             comm: comm.into(),
+            process: None,
             policy: Policy::Other,
             nice: Nice::ZERO,
             affinity: CpuSet::ALL,
@@ -401,4 +425,22 @@ pub struct CpuTime {
     pub stolen: Ns,
     /// Used by the recorder itself (by its own clock; it is part of `busy`).
     pub recorder: Ns,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_has_the_name_of_its_process() {
+        let threads = [(7, 7, "named"), (8, 7, "isc-net"), (9, 7, "named"), (20, 19, "orphan")];
+        let tasks = threads.map(|(tid, pid, comm)| TaskInfo::unknown(tid, pid, comm)).to_vec();
+        let mut header = Header { tasks, ..Header::default() };
+        header.name_processes();
+        let named: Vec<Option<&str>> =
+            header.tasks.iter().map(|task| task.process.as_deref()).collect();
+        assert_eq!(named, [None, Some("named"), None, None]);
+        let isc = &header.tasks[1];
+        assert!(isc.is_named("isc*") && isc.is_named("named") && !isc.is_named("orphan"));
+    }
 }

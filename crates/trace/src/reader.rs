@@ -120,6 +120,7 @@ impl Recording {
         let misordered = recording.facts.sort();
         recording.repairs.misordered = recording.repairs.misordered.saturating_add(misordered);
         recording.facts.check(&recording.header)?;
+        recording.header.name_processes();
         match scan.finish() {
             Some(mends) if !mends.are_tangled() => {
                 recording.check_header(recording.duration)?;
@@ -141,6 +142,7 @@ impl Recording {
         duration: Ns,
     ) -> Result<Recording, TraceError> {
         header.escape();
+        header.name_processes();
         let mut recording = Recording { header, events, duration, ..Recording::default() };
         recording.check()?;
         crate::repair::repair(&mut recording);

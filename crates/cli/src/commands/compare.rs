@@ -52,8 +52,8 @@ Examples:
                              --fail-if 'idle: sysbench throughput < -10%'
 
 A variant is 'NAME: TARGET SETTING... ; TARGET SETTING...'. Targets: a task (name, glob such as \
-'worker-*', or \
-pid of a recording), a control group (/path), a source, or `scheduler` (settings are its knobs). \
+'worker-*'; of a recording \
+also a process by its name or pid: all of its threads), a control group (/path), a source, or `scheduler` (settings are its knobs). \
 Settings of \
 tasks: policy=other|batch|idle|fifo:N|rr:N nice=N cpus=0-3 slice=3ms group=/path demand=x2 off. \
 Of groups:

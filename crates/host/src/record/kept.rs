@@ -224,6 +224,7 @@ mod tests {
             process: tid,
             session: 0,
             comm: comm.to_owned(),
+            process_name: None,
             policy: Policy::Other,
             nice: Nice::ZERO,
             affinity: CpuSet::ALL,

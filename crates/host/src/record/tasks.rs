@@ -291,6 +291,7 @@ impl Tasks {
                 id,
                 tid,
                 process: tid,
+                process_name: None,
                 vcpu: false,
                 from: FactSource::Parent,
                 ..parent.facts.clone()
@@ -312,6 +313,7 @@ fn bare(id: TaskId, tid: u32) -> TaskFacts {
         process: 0,
         session: 0,
         comm: String::new(),
+        process_name: None,
         policy: Policy::Other,
         nice: Nice::ZERO,
         affinity: CpuSet::ALL,

@@ -7,7 +7,6 @@ use super::plan::Goal;
 use super::samples::too_few;
 use crate::process_tasks::of_processes;
 use schedlab_model::EventKind;
-use schedlab_model::text::glob;
 use schedlab_study::measurements::SubjectData;
 use schedlab_study::metric::{Metric, Stat};
 use schedlab_trace::Recording;
@@ -102,7 +101,7 @@ impl Round {
             let chosen = |index: usize| match goal.0.subject.as_deref() {
                 None | Some("server") => server[index],
                 Some("batch") => batch[index],
-                Some(name) => (server[index] || batch[index]) && glob(name, &tasks[index].comm),
+                Some(name) => (server[index] || batch[index]) && tasks[index].is_named(name),
             };
             if !(0..tasks.len()).any(chosen) {
                 let all = (0..tasks.len()).filter(|index| server[*index] || batch[*index]);

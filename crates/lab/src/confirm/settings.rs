@@ -130,8 +130,11 @@ pub(super) fn apply(
     family: &[Identity],
 ) -> Result<(), LiveError> {
     for thread in family {
+        let leader = family.iter().find(|one| one.tid == thread.process);
         let meant = |clause: &&Clause| {
-            glob(&clause.target, &thread.comm) || clause.target == thread.tid.to_string()
+            // A process is all of its threads, as in the prediction.
+            let mut own = leader.into_iter().chain([thread]);
+            own.any(|one| glob(&clause.target, &one.comm) || clause.target == one.tid.to_string())
         };
         for clause in variant.clauses.iter().filter(meant) {
             match set(keeper, thread, &clause.settings) {

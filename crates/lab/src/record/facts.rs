@@ -75,6 +75,7 @@ pub(crate) fn task_info(task: &TaskFacts) -> TaskInfo {
         tid: task.tid,
         pid: task.process,
         comm: task.comm.clone(),
+        process: task.process_name.clone(),
         policy: task.policy,
         nice: task.nice,
         affinity: task.affinity,

@@ -3,7 +3,7 @@
 use super::{LONG, LongWait, OngoingWait, WORST, WatchFilter, WatchState};
 use crate::flight::meters::{Meters, name_of};
 use crate::live_follower::LiveListener;
-use schedlab_model::text::{glob, is_in_group};
+use schedlab_model::text::is_in_group;
 use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId, Waker};
 use schedlab_study::serve::Exchanges;
 use schedlab_trace::analysis::follow::{Follower, Listener, Occupant, Span, ThreadState, Wait};
@@ -148,7 +148,7 @@ impl Sums {
                 let group = self.header.groups.get(info.group.index());
                 group.is_some_and(|group| is_in_group(&group.spec.name, path))
             }
-            WatchFilter::Task(name) => name.parse() == Ok(info.tid) || glob(name, &info.comm),
+            WatchFilter::Task(name) => name.parse() == Ok(info.tid) || info.is_named(name),
             WatchFilter::Server(server) => server.is_meant(info, &self.header.groups),
         }
     }

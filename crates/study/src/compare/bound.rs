@@ -2,7 +2,7 @@
 //! work would give), and which are about another load.
 
 use crate::delegation::SchedulerPlace;
-use crate::deploy::Deployment;
+use crate::deploy::{Deployment, Named};
 use crate::run::RowPlan;
 use crate::variant::{Clause, GroupSetting, Setting, TaskSetting, Variant};
 use schedlab_model::{CpuSet, GroupSpec, Ns, Workload};
@@ -95,9 +95,8 @@ pub(super) fn deployment(plan: &RowPlan, base: &RowPlan) -> Option<Deployment> {
     if standing(plan, base) != Standing::Setting || nothing && same && !delegated {
         return None;
     }
-    Some(Deployment::from_variant(&set, &plan.scheduler, &base.scheduler, &|name| {
-        plan.names.contains(name)
-    }))
+    let named = |name: &str| plan.named.get(name).copied().unwrap_or(Named::Nothing);
+    Some(Deployment::from_variant(&set, &plan.scheduler, &base.scheduler, &named))
 }
 
 /// Returns what the row sets that the first row has not: what both leave out is no part of the

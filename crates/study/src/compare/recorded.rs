@@ -72,7 +72,6 @@ pub struct RecordedInput {
     pub(super) classes: Vec<String>,
     /// How tasks are taken together in these.
     pub(super) by: Together,
-    pub(super) pids: Vec<u32>,
     pub(super) subjects: Subjects,
     kernel_threads: Vec<bool>,
     guests: Guests,
@@ -195,7 +194,6 @@ impl RecordedInput {
             without_addresses: recording.facts.without_addresses(),
             stalls: stalls(&recording.facts.list),
             summary: Summary::new(0, 0, Ns::ZERO),
-            pids: header.tasks.iter().map(|task| task.tid).collect(),
             kernel_threads: header.tasks.iter().map(|task| task.kernel).collect(),
             guests: Guests::of(&header),
             classes: by.names(&header),
@@ -344,7 +342,7 @@ impl RecordedInput {
         Subject {
             workload: &self.replay.workload,
             classes: &self.classes,
-            pids: &self.pids,
+            threads: &self.header.tasks,
             cpus: self.replay.topology.cpus(),
             vms: &[],
             delegation: &crate::delegation::IN_KERNEL,

@@ -14,7 +14,7 @@ pub(super) struct Subjects(OnceLock<BTreeMap<String, Vec<usize>>>);
 impl RecordedInput {
     /// A name for one task among several of its class.
     pub(super) fn task_name(&self, task: usize) -> String {
-        format!("{}-{}", self.classes[task], self.pids[task])
+        format!("{}-{}", self.classes[task], self.header.tasks[task].tid)
     }
 
     /// The tasks of a subject, ascending: those of a class, or one of them.

@@ -17,6 +17,7 @@ pub(super) fn caveats(changes: &Changes<'_>) -> Vec<String> {
             |setting| matches!(setting, Setting::Task(TaskSetting::Policy(policy)) if is(policy)),
         )
     };
+    all.extend(of_threads(changes));
     if policy(|policy| policy.is_realtime()) {
         all.push(realtime(changes));
     }
@@ -54,6 +55,16 @@ pub(super) fn caveats(changes: &Changes<'_>) -> Vec<String> {
         ));
     }
     all
+}
+
+/// What names threads alone can be set by commands only.
+fn of_threads(changes: &Changes<'_>) -> Option<String> {
+    let step = changes.steps.iter().find(|step| step.target.is_threads())?;
+    Some(format!(
+        "{} names threads, not a process: a unit, a container or a control group has all threads \
+         of their process.",
+        step.target
+    ))
 }
 
 /// What a real-time task that does not sleep meets.

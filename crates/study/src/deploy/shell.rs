@@ -65,15 +65,16 @@ fn pod(target: Target<'_>, setting: PodSetting) -> Option<String> {
 
 fn task(target: Target<'_>, setting: &TaskSetting) -> Vec<String> {
     let (pids, command) = (target.pids(), target.command());
+    let (id, all) = if target.is_threads() { ("tid", "") } else { ("pid", "--all-tasks ") };
     let each = |what: &str| match target.is_one() {
         true => format!("{what} {pids}"),
-        false => format!("for pid in {pids}; do {what} $pid; done"),
+        false => format!("for {id} in {pids}; do {what} ${id}; done"),
     };
     match setting {
         TaskSetting::Policy(policy) => {
             let (flags, priority) = chrt(*policy);
             vec![
-                each(&format!("chrt {flags} --all-tasks --pid {priority}")),
+                each(&format!("chrt {flags} {all}--pid {priority}")),
                 format!("# at the start: chrt {flags} -- {priority} {command}"),
             ]
         }
@@ -81,6 +82,7 @@ fn task(target: Target<'_>, setting: &TaskSetting) -> Vec<String> {
             // renice changes threads one by one: the threads of each process are named.
             let threads = match target.is_one() {
                 true => format!("$(ls /proc/{pids}/task)"),
+                false if target.is_threads() => pids.clone(),
                 false => format!("$(for pid in {pids}; do ls /proc/$pid/task; done)"),
             };
             vec![
@@ -89,13 +91,13 @@ fn task(target: Target<'_>, setting: &TaskSetting) -> Vec<String> {
             ]
         }
         TaskSetting::Cpus(cpus) => vec![
-            each(&format!("taskset --all-tasks --cpu-list --pid {cpus}")),
+            each(&format!("taskset {all}--cpu-list --pid {cpus}")),
             format!("# at the start: taskset --cpu-list -- {cpus} {command}"),
         ],
         TaskSetting::Slice(slice) => vec![
             format!(
                 "{}   # util-linux 2.42, Linux 6.12",
-                each(&format!("chrt --other --sched-runtime {} --all-tasks --pid 0", slice.0))
+                each(&format!("chrt --other --sched-runtime {} {all}--pid 0", slice.0))
             ),
             format!("# at the start: chrt --other --sched-runtime {} -- 0 {command}", slice.0),
         ],

@@ -1,7 +1,7 @@
 //! What a setting changes, as commands name it. Names are of strangers: threads and control groups
 //! may be named anything.
 
-use super::{BATCH, SERVER};
+use super::{BATCH, Named, SERVER};
 use crate::variant::OF_POD;
 use schedlab_model::text::{is_hostile, quoted, shell_word, shown};
 use std::fmt;
@@ -17,19 +17,25 @@ const LABEL_MAX: usize = 63;
 pub(super) struct Target<'a> {
     pub(super) name: &'a str,
     is_pid: bool,
+    is_threads: bool,
 }
 
 impl<'a> Target<'a> {
-    /// Returns the target that a clause names. A number is a process id unless a task has it for a
-    /// name (`is_name`).
-    pub(super) fn new(name: &'a str, is_name: &dyn Fn(&str) -> bool) -> Target<'a> {
+    /// Returns the target that a clause names. A number is a process id unless something has it for
+    /// a name (`named`).
+    pub(super) fn new(name: &'a str, named: &dyn Fn(&str) -> Named) -> Target<'a> {
         let number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-        Target { name, is_pid: number && !is_name(name) }
+        let named = named(name);
+        Target {
+            name,
+            is_pid: number && named == Named::Nothing,
+            is_threads: named == Named::Threads,
+        }
     }
 
     /// Returns the control group of a path.
     pub(super) fn group(name: &'a str) -> Target<'a> {
-        Target { name, is_pid: false }
+        Target { name, is_pid: false, is_threads: false }
     }
 
     /// Returns why no command may name it; `None`: commands may.
@@ -62,13 +68,22 @@ impl<'a> Target<'a> {
         self.name.strip_prefix("/autogroup-")?.parse().ok()
     }
 
-    /// Returns the process ids, as a word of a shell command line.
+    /// Returns the ids of its processes, or of its threads, as a word of a shell command line.
     pub(super) fn pids(self) -> String {
         match self.is_placeholder() {
             true => format!("{}_PID", self.name),
             false if self.is_pid => self.name.to_owned(),
-            false => format!("$(pgrep -x -- {})", shell_word(&self.pattern())),
+            // Without -w only names of processes are looked at.
+            false => {
+                let threads = if self.is_threads { "-w " } else { "" };
+                format!("$(pgrep {threads}-x -- {})", shell_word(&self.pattern()))
+            }
         }
+    }
+
+    /// Whether it names threads, and not the processes that have them.
+    pub(super) fn is_threads(self) -> bool {
+        self.is_threads
     }
 
     /// Whether it is one process.

@@ -48,7 +48,7 @@ impl Made {
         let subject = Subject {
             workload: &self.workload,
             classes: &classes,
-            pids: &[],
+            threads: &[],
             kernel_threads: &[],
             guests: None,
             cpus: 2,

@@ -2,6 +2,7 @@
 
 use crate::StudyError;
 use crate::delegation::{Delegated, SchedulerPlace};
+use crate::deploy::Named;
 use crate::scenario::{Scenario, SmtYield, VmSpec};
 use crate::variant::{Applied, Clause, GroupSetting, Setting, Subject, Variant, VariantError};
 use schedlab_model::{CpuId, CpuRoles, CpuSet, Policy, Workload};
@@ -39,8 +40,8 @@ pub(crate) struct RowPlan {
     pub(crate) set: Variant,
     /// The tasks of each target of `set` that names some.
     pub(crate) targets: BTreeMap<String, Vec<usize>>,
-    /// The targets of `set` that are names of tasks or of their classes, and so no process ids.
-    pub(crate) names: BTreeSet<String>,
+    /// What has the name of each target of `set`.
+    pub(crate) named: BTreeMap<String, Named>,
     /// Tasks that it leaves out.
     pub(crate) off: BTreeSet<usize>,
     /// What a reader must know.
@@ -82,9 +83,8 @@ impl RowPlan {
         let target = |clause: &Clause| (clause.target.clone(), subject.tasks(&clause.target));
         let targets =
             variant.clauses.iter().map(target).filter(|(_, tasks)| !tasks.is_empty()).collect();
-        let is_name = |clause: &&Clause| subject.names().any(|name| name == clause.target);
-        let names =
-            variant.clauses.iter().filter(is_name).map(|clause| clause.target.clone()).collect();
+        let named = |clause: &Clause| (clause.target.clone(), subject.named(&clause.target));
+        let named = variant.clauses.iter().map(named).collect();
         let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
         Ok(RowPlan {
             preemption: preemption.unwrap_or_default(),
@@ -99,7 +99,7 @@ impl RowPlan {
             vcpus: subject.vcpus(),
             set: variant.clone(),
             targets,
-            names,
+            named,
             off: applied.off,
             changed: applied.tasks.into_iter().collect(),
             notes,

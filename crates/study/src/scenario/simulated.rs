@@ -13,7 +13,7 @@ impl Scenario {
         Subject {
             workload: &self.workload,
             classes: &self.classes,
-            pids: &[],
+            threads: &[],
             kernel_threads: &[],
             guests: None,
             cpus: self.machine.topology.cpus(),

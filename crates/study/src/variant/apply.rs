@@ -6,6 +6,7 @@ use super::{
     VariantError,
 };
 use crate::delegation::{DelegationSpec, SchedulerPlace};
+use crate::deploy::Named;
 use crate::scenario::{KernelSpec, Role, SmtYield, VmSpec, absent_cpu, partition};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
@@ -14,6 +15,7 @@ use schedlab_model::{
     Workload,
 };
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_trace::TaskInfo;
 use schedlab_trace::guests::Guests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,8 +27,8 @@ pub struct Subject<'a> {
     pub workload: &'a Workload,
     /// Class of each task.
     pub classes: &'a [String],
-    /// Operating-system ids of the tasks; empty for scenarios.
-    pub pids: &'a [u32],
+    /// The recorded threads that the tasks are; empty for scenarios.
+    pub threads: &'a [TaskInfo],
     /// CPUs of the machine.
     pub cpus: usize,
     /// Domains with kernels of their own; none in recordings.
@@ -72,12 +74,18 @@ pub struct Applied {
 }
 
 impl<'a> Subject<'a> {
+    /// Returns the tasks that a target names, as the commands of a deployment take it: a process is
+    /// all of its threads.
     pub(crate) fn tasks(&self, target: &str) -> Vec<usize> {
-        let pid: Option<u32> = target.parse().ok();
+        let id: Option<u32> = target.parse().ok();
+        let is_thread = |thread: &TaskInfo| {
+            let of_process = Some(thread.pid) == id && !thread.kernel;
+            Some(thread.tid) == id || of_process || thread.is_named(target)
+        };
         let hit = |&index: &usize| {
             glob(target, &self.workload.tasks[index].name)
                 || self.classes.get(index).is_some_and(|class| glob(target, class))
-                || pid.is_some() && self.pids.get(index).copied() == pid
+                || self.threads.get(index).is_some_and(is_thread)
         };
         (0..self.workload.tasks.len()).filter(hit).collect()
     }
@@ -86,6 +94,19 @@ impl<'a> Subject<'a> {
     pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> {
         let classes = self.classes.iter().map(String::as_str);
         classes.chain(self.workload.tasks.iter().map(|task| task.name.as_str()))
+    }
+
+    /// Returns what has the name of a target.
+    pub(crate) fn named(&self, target: &str) -> Named {
+        let of_other = |index: usize| {
+            let process = self.threads.get(index).and_then(|thread| thread.process.as_deref());
+            process.is_some_and(|process| !glob(target, process))
+        };
+        let tasks = self.tasks(target);
+        if self.names().any(|name| name == target) || !tasks.is_empty() && !is_number(target) {
+            return if tasks.into_iter().all(of_other) { Named::Threads } else { Named::Processes };
+        }
+        Named::Nothing
     }
 
     pub(crate) fn unknown(&self, target: &str) -> VariantError {
@@ -103,6 +124,10 @@ impl<'a> Subject<'a> {
         };
         VariantError::Target { target: target.to_owned(), hint }
     }
+}
+
+fn is_number(target: &str) -> bool {
+    target.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 impl Variant {
@@ -488,25 +513,30 @@ mod tests {
     use super::*;
     use schedlab_model::{Policy, TaskSpec};
 
-    fn subject(
-        workload: &Workload,
-        classes: &[String],
-        text: &str,
-    ) -> Result<Applied, VariantError> {
-        let delegation = &DelegationSpec::default();
-        let subject = Subject {
+    fn bare<'a>(workload: &'a Workload, classes: &'a [String]) -> Subject<'a> {
+        Subject {
             workload,
             classes,
-            pids: &[100, 200],
+            threads: &[],
             cpus: 2,
             vms: &[],
-            delegation,
+            delegation: &crate::delegation::IN_KERNEL,
             kernel: None,
             roles: Default::default(),
             smt_yield: SmtYield::OneThread,
             kernel_threads: &[],
             guests: None,
-        };
+        }
+    }
+
+    fn subject(
+        workload: &Workload,
+        classes: &[String],
+        text: &str,
+    ) -> Result<Applied, VariantError> {
+        let threads = [(100, "redis-server"), (200, "sysbench")]
+            .map(|(id, name)| TaskInfo::unknown(id, id, name));
+        let subject = Subject { threads: &threads, ..bare(workload, classes) };
         Variant::parse(text).unwrap().apply(&subject)
     }
 
@@ -519,6 +549,22 @@ mod tests {
             Workload { tasks, ..Workload::default() },
             vec!["redis-server".to_owned(), "sysbench".to_owned()],
         )
+    }
+
+    #[test]
+    fn a_process_is_all_of_its_threads() {
+        let (workload, classes) = two();
+        let named = |tid, comm: &str| TaskInfo {
+            process: (tid != 100).then(|| "named".to_owned()),
+            ..TaskInfo::unknown(tid, 100, comm)
+        };
+        let threads = [named(100, "named"), named(200, "isc-net")];
+        let subject = Subject { threads: &threads, ..bare(&workload, &classes) };
+        assert_eq!(subject.tasks("named"), [0, 1]);
+        assert_eq!(subject.tasks("100"), [0, 1]);
+        assert_eq!((subject.tasks("isc*"), subject.tasks("200")), (vec![1], vec![1]));
+        let what = ["named", "isc*", "100", "/batch"].map(|target| subject.named(target));
+        assert_eq!(what, [Named::Processes, Named::Threads, Named::Nothing, Named::Nothing]);
     }
 
     #[test]

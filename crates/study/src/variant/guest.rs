@@ -81,7 +81,7 @@ fn with_group(
     let is_kernel = |task: usize| subject.kernel_threads.get(task).copied().unwrap_or_default();
     let ids: BTreeSet<u32> = own
         .filter(|task| !is_kernel(task.index()))
-        .filter_map(|task| subject.pids.get(task.index()).copied())
+        .filter_map(|task| subject.threads.get(task.index()).map(|thread| thread.tid))
         .collect();
     let moved = |id: u32| Clause {
         target: id.to_string(),
@@ -137,7 +137,6 @@ mod tests {
             ..Header::default()
         };
         let classes: Vec<String> = header.tasks.iter().map(|task| task.comm.clone()).collect();
-        let pids: Vec<u32> = header.tasks.iter().map(|task| task.tid).collect();
         let spec = |task: &TaskInfo| TaskSpec {
             group: task.group,
             ..TaskSpec::new(task.comm.clone(), Program::hog())
@@ -151,7 +150,7 @@ mod tests {
         let subject = Subject {
             workload: &workload,
             classes: &classes,
-            pids: &pids,
+            threads: &header.tasks,
             cpus: 2,
             vms: &[],
             delegation: &DelegationSpec::default(),

@@ -380,7 +380,7 @@ mod tests {
         let subject = Subject {
             workload: &workload,
             classes: &classes,
-            pids: &[100, 200, 300],
+            threads: &[],
             cpus: 4,
             vms: &[],
             delegation: &DelegationSpec::default(),

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use schedlab_model::{CpuSet, Nice, Ns, Policy};
 use schedlab_scheduler::SchedulerSpec;
-use schedlab_study::deploy::Deployment;
+use schedlab_study::deploy::{Deployment, Named};
 use schedlab_study::variant::{Clause, GroupSetting, Setting, TaskSetting, Variant};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -84,10 +84,14 @@ fn records(log: &[u8]) -> Vec<Ran> {
 }
 
 fn deployment(target: &str, settings: Vec<Setting>) -> Deployment {
+    deployment_of(target, settings, Named::Processes)
+}
+
+fn deployment_of(target: &str, settings: Vec<Setting>, named: Named) -> Deployment {
     let clauses = vec![Clause { target: target.to_owned(), settings }];
     let variant = Variant { name: "v".to_owned(), schedulers: Vec::new(), clauses };
     let linux = SchedulerSpec::named("linux-6.18");
-    Deployment::from_variant(&variant, &linux, &linux, &|_| true)
+    Deployment::from_variant(&variant, &linux, &linux, &|_| named)
 }
 
 fn of_task() -> Vec<Setting> {
@@ -255,4 +259,37 @@ fn pgrep_is_asked_for_what_the_kernel_keeps_of_a_name() {
             deployment(target, vec![Setting::Task(TaskSetting::Policy(Policy::Idle))]).shell;
         assert!(shell.contains(&format!("$(pgrep -x -- {pattern})")), "{target}: {shell}");
     }
+}
+
+/// What names threads alone sets these, and not the others of their process: tried on a thread of
+/// this test.
+#[test]
+fn threads_are_set_one_by_one() {
+    let name = format!("sl-{:x}", std::process::id());
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    let body = move || {
+        tell.send(fs::read_link("/proc/thread-self").unwrap()).unwrap();
+        wait.recv().ok();
+    };
+    let thread = std::thread::Builder::new().name(name.clone()).spawn(body).unwrap();
+    let place = Path::new("/proc").join(told.recv().unwrap());
+    let idle = vec![Setting::Task(TaskSetting::Policy(Policy::Idle))];
+    let deployment = deployment_of(&name, idle, Named::Threads);
+    let line = deployment.shell.lines().next().unwrap();
+    assert_eq!(
+        line,
+        format!("for tid in $(pgrep -w -x -- {name}); do chrt --idle --pid 0 $tid; done")
+    );
+    assert!(deployment.caveats.iter().any(|caveat| caveat.contains("names threads")));
+    let policy = |place: &Path| {
+        let stat = fs::read_to_string(place.join("stat")).unwrap();
+        // Field 41; the second is the name in brackets, behind which the third begins.
+        stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned()
+    };
+    let out = Command::new("dash").args(["-c", line]).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    assert_eq!((&policy(&place)[..], &policy(Path::new("/proc/thread-self"))[..]), ("5", "0"));
+    drop(go);
+    thread.join().unwrap();
 }

@@ -133,6 +133,7 @@ pub fn anonymous(recording: &mut Recording, names: &Pseudonyms) {
         (task.tid, task.pid) = (id(task.tid), id(task.pid));
         task.session = task.session.map(id);
     }
+    header.name_processes();
     for group in &mut header.groups {
         group.spec.name = names.path(&group.spec.name);
         group.pod = group.pod.as_deref().map(|pod| names.path(pod));

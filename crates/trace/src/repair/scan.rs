@@ -163,6 +163,7 @@ impl Unwritten {
             repairs.missing_wakes = 0;
         }
         header.escape();
+        header.name_processes();
         let about = Recording { header, duration, repairs, ..Recording::default() };
         let sound =
             Ids::from_header(&about.header).hold(self.ids) && about.check_header(duration).is_ok();
