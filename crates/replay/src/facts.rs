@@ -4,8 +4,8 @@
 
 use crate::mailboxes::mailboxes;
 use schedlab_model::{
-    CpuId, EventKind, Fact, FactKind, Limit, Ns, ObjectId, Outcome, PrevState, SchedEvent, TaskId,
-    Transfer, Waker,
+    CpuId, EventKind, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, Outcome, PrevState,
+    SchedEvent, TaskId, Transfer, Waker,
 };
 use schedlab_trace::Recording;
 use schedlab_trace::replay::RecorderCost;
@@ -17,6 +17,9 @@ use std::collections::BTreeSet;
 pub struct Facts {
     /// By task.
     pub tasks: Vec<TaskFacts>,
+    /// The objects that their operations name: those of the recording, and behind them those that
+    /// are told apart.
+    pub objects: Vec<ObjectInfo>,
     /// The length of the recording.
     pub duration: Ns,
 }
@@ -354,7 +357,9 @@ impl Facts {
         for (number, task) in reader.tasks.iter_mut().enumerate() {
             task.facts.forget_wakers(TaskId::from(number), &found);
         }
-        Facts { tasks: reader.tasks.into_iter().map(|task| task.facts).collect(), duration }
+        let objects = recording.facts.objects.clone();
+        let tasks = reader.tasks.into_iter().map(|task| task.facts).collect();
+        Facts { tasks, objects, duration }
     }
 }
 

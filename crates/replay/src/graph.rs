@@ -99,7 +99,7 @@ impl Graph {
             datagrams: matches!(info.kind, ObjectKind::Udp | ObjectKind::UnixDatagram),
             ..Object::default()
         };
-        let mut objects: Vec<Object> = recording.facts.objects.iter().map(of_kind).collect();
+        let mut objects: Vec<Object> = facts.objects.iter().map(of_kind).collect();
         let (mut exits, mut wakeups) = (BTreeMap::new(), BTreeMap::new());
         for operation in facts.tasks.iter().flat_map(|task| &task.operations) {
             let (of, task) = match operation.kind {

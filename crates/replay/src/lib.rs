@@ -39,6 +39,7 @@ pub mod graph;
 pub mod lives;
 mod mailboxes;
 mod pairing;
+mod ports;
 mod prices;
 mod recorder;
 mod report;
@@ -52,8 +53,8 @@ use lives::Lives;
 pub use report::Report;
 use schedlab_model::{
     Act, ChannelId, ChannelSpec, Exchange, ExecutorId, FactKind, GroupId, GroupSpec, Handoff,
-    Holds, Ns, ObjectId, ObjectKind, ObjectSpec, Op, Program, Room, Script, ScriptId, Start,
-    TaskId, TaskSpec, Workload,
+    Holds, Ns, ObjectId, ObjectInfo, ObjectKind, ObjectSpec, Op, Program, Room, Script, ScriptId,
+    Start, TaskId, TaskSpec, Workload,
 };
 use schedlab_trace::replay::RecorderCost;
 use schedlab_trace::siblings::Speed;
@@ -93,10 +94,19 @@ pub fn replay(
     if !recording.header.capabilities.has(Capability::Messages) {
         return None;
     }
-    let facts = Facts::from_recording(recording, recorder, beside);
+    let mut facts = Facts::from_recording(recording, recorder, beside);
+    let apart = facts.tell_ports_apart();
     let graph = Graph::from_facts(&facts, recording);
     let lives = Lives::from_facts(&facts, &graph);
-    Some(Programs::new(&facts, &graph, &lives, recording, runtimes).replayed())
+    let mut programs = Programs::new(&facts, &graph, &lives, recording, runtimes);
+    programs.report.apart = apart
+        .into_iter()
+        .map(|(task, sockets)| {
+            let info = recording.task(task);
+            (info.process.as_ref().unwrap_or(&info.comm).clone(), sockets)
+        })
+        .collect();
+    Some(programs.replayed())
 }
 
 /// What becomes the programs of a workload.
@@ -276,7 +286,7 @@ impl<'a> Programs<'a> {
         let requests = std::mem::take(&mut self.steps.requests);
         let name = |number: usize| self.name(number);
         self.exchange.objects = (0..graph.objects.len())
-            .map(|n| spec(self.recording, (graph, &requests), n, name(n)))
+            .map(|n| spec(&facts.objects, (graph, &requests), n, name(n)))
             .collect();
         let header = &self.recording.header;
         let handoffs = std::mem::take(&mut self.handoffs);
@@ -323,7 +333,7 @@ impl<'a> Programs<'a> {
 
     /// Returns the name of an object in reports.
     fn name(&self, number: usize) -> String {
-        match self.recording.facts.objects.get(number) {
+        match self.steps.facts.objects.get(number) {
             Some(info) if info.to.is_empty() => info.kind.word().to_owned(),
             Some(info) => format!("{} {} to {}", info.kind.word(), info.from, info.to),
             None => "a wakeup or an exit".to_owned(),
@@ -336,13 +346,13 @@ const PAGE: u64 = 4_096;
 
 /// Returns what the simulator is to know of an object.
 fn spec(
-    recording: &Recording,
+    objects: &[ObjectInfo],
     (graph, requests): (&Graph, &BTreeSet<ObjectId>),
     number: usize,
     name: String,
 ) -> ObjectSpec {
     let object: &Object = &graph.objects[number];
-    let info = recording.facts.objects.get(number);
+    let info = objects.get(number);
     let kind = info.map(|info| info.kind);
     let holds = if object.lock {
         Holds::Lock { wakers: object.writers.keys().copied().collect() }

@@ -32,6 +32,9 @@ pub struct Report {
     pub unexplained: u64,
     /// Processes whose threads share their connections: name, threads, and how many run at once.
     pub shared: Vec<(String, usize, usize)>,
+    /// Processes of which several threads read at one address, each from a socket of its own: name
+    /// and sockets.
+    pub apart: Vec<(String, usize)>,
     /// Sends of event loops that are laid to another connection than their own.
     pub on_behalf: u64,
     /// Threads of the recorder, whose work follows from how much is recorded.
@@ -88,6 +91,12 @@ impl Report {
                  glibc or Go that has waiters): a wait ends with a wake, or when no task that \
                  wakes there is awake",
                 self.locks
+            ));
+        }
+        for (name, sockets) in &self.apart {
+            rules.push(format!(
+                "{sockets} sockets of {name} have one address: a datagram is for the thread that \
+                 it woke, or that was awake while the others slept on"
             ));
         }
         for (name, threads, lanes) in &self.shared {

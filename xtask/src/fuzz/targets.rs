@@ -395,7 +395,7 @@ fn variant(input: &[u8]) -> String {
         smt_yield: schedlab_study::scenario::SmtYield::OneThread,
         workload,
         classes,
-        pids: &[10, 20, 30],
+        threads: &[],
         cpus: 4,
         vms: &[],
         delegation,
