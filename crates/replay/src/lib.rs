@@ -101,10 +101,7 @@ pub fn replay(
     let mut programs = Programs::new(&facts, &graph, &lives, recording, runtimes);
     programs.report.apart = apart
         .into_iter()
-        .map(|(task, sockets)| {
-            let info = recording.task(task);
-            (info.process.as_ref().unwrap_or(&info.comm).clone(), sockets)
-        })
+        .map(|(task, sockets)| (recording.task(task).program().to_owned(), sockets))
         .collect();
     Some(programs.replayed())
 }

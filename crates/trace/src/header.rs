@@ -237,6 +237,11 @@ impl TaskInfo {
         std::iter::once(&self.comm[..]).chain(of_process).any(|name| glob(program, name))
     }
 
+    /// Returns the name of its program: that of its process.
+    pub fn program(&self) -> &str {
+        self.process.as_deref().unwrap_or(&self.comm)
+    }
+
     /// A task of which only ids and name are known: policy other, nice 0, any CPU, root group.
     pub fn unknown(tid: u32, pid: u32, comm: impl Into<String>) -> TaskInfo {
         TaskInfo {

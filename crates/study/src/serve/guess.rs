@@ -61,7 +61,7 @@ fn answers(recording: &Recording) -> Option<Guess> {
     let found = Messages::from_recording(recording, &Scope::default(), By::Name);
     let mut by_program: BTreeMap<&str, u64> = BTreeMap::new();
     for (task, count) in found.answered() {
-        *by_program.entry(&header.tasks[task.index()].comm).or_default() += count;
+        *by_program.entry(header.tasks[task.index()].program()).or_default() += count;
     }
     let all: u64 = by_program.values().sum();
     let (name, most) = by_program.into_iter().max_by_key(|(_, count)| *count)?;
@@ -109,11 +109,11 @@ impl Exchanges {
         if task.kernel {
             return None;
         }
-        if let Some(number) = self.numbers.get(&task.comm) {
+        if let Some(number) = self.numbers.get(task.program()) {
             return Some(*number);
         }
         let next = self.numbers.len();
-        (next < PAIRS).then(|| *self.numbers.entry(task.comm.clone()).or_insert(next))
+        (next < PAIRS).then(|| *self.numbers.entry(task.program().to_owned()).or_insert(next))
     }
 
     /// Counts a wakeup between two programs, by their numbers.
@@ -189,6 +189,18 @@ mod tests {
         let both = |at: u64| pairs.iter().flat_map(move |&(a, b)| [wake(at, a, b), wake(at, b, a)]);
         let events = (0..200).flat_map(both).collect();
         Recording { header, events, duration: Ns(200), ..Recording::default() }
+    }
+
+    /// Two threads of one program that ask another one are no two programs that wait for it.
+    #[test]
+    fn threads_of_one_process_are_one_program() {
+        let mut recording =
+            exchanging(&["client", "isc-net-0000", "isc-net-0001"], &[(0, 1), (2, 0)]);
+        assert!(guess(&recording).is_some_and(|guess| guess.name == "client"));
+        for task in &mut recording.header.tasks[1..] {
+            task.process = Some("named".to_owned());
+        }
+        assert_eq!(guess(&recording), None, "each waits for the other");
     }
 
     #[test]
