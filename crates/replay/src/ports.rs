@@ -8,7 +8,7 @@
 
 use crate::facts::{Facts, Kind};
 use schedlab_model::{Ns, ObjectId, ObjectKind, TaskId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// So many datagrams have to come while one reader is awake and another one sleeps: fewer say
 /// nothing. Chosen.
@@ -19,6 +19,7 @@ const OCCASIONS: usize = 20;
 const SILENT: usize = 20;
 
 /// What is known of the readers of one address.
+#[derive(Default)]
 struct Port {
     /// Each with its sleeps, in order of time.
     readers: Vec<(TaskId, Vec<(Ns, Ns)>)>,
@@ -52,16 +53,33 @@ impl Facts {
     /// then. Gives how many readers of each such address there are.
     pub(crate) fn tell_ports_apart(&mut self) -> Vec<(TaskId, usize)> {
         let mut told = Vec::new();
-        for number in 0..self.objects.len() {
-            if self.objects[number].kind != ObjectKind::Udp {
-                continue;
-            }
-            let Some(port) = Port::of(self, number.into()) else { continue };
+        for (number, port) in self.ports() {
             let Some(owners) = port.owners() else { continue };
             told.push((port.readers[0].0, port.readers.len()));
             self.give_away(number, &port, &owners);
         }
         told
+    }
+
+    /// Returns what is known of each address at which several tasks read, and to which one sends.
+    fn ports(&self) -> BTreeMap<usize, Port> {
+        let mut ports: BTreeMap<usize, Port> = BTreeMap::new();
+        for (number, task) in self.tasks.iter().enumerate() {
+            for (place, operation) in task.operations.iter().enumerate() {
+                let (object, receives) = match operation.kind {
+                    Kind::Send(object, _) => (object.index(), false),
+                    Kind::Receive(object, _) => (object.index(), true),
+                    _ => continue,
+                };
+                if self.objects.get(object).is_some_and(|info| info.kind == ObjectKind::Udp) {
+                    let (at, task, woke) = (operation.at, number.into(), operation.woke);
+                    let port = ports.entry(object).or_default();
+                    port.events.push(Event { at, receives, task, place, woke });
+                }
+            }
+        }
+        ports.retain(|_, port| port.find_readers(self));
+        ports
     }
 
     /// The first reader keeps the object, each other one gets one like it.
@@ -92,37 +110,22 @@ impl Facts {
 }
 
 impl Port {
-    /// Returns what is known of an object; `None` where fewer than two tasks read it, or none
-    /// sends.
-    fn of(facts: &Facts, object: ObjectId) -> Option<Port> {
-        let mut events = Vec::new();
-        let mut readers: BTreeMap<TaskId, Vec<(Ns, Ns)>> = BTreeMap::new();
-        for (number, task) in facts.tasks.iter().enumerate() {
-            let id = TaskId::from(number);
-            for (place, operation) in task.operations.iter().enumerate() {
-                let receives = match operation.kind {
-                    Kind::Send(of, _) if of == object => false,
-                    Kind::Receive(of, _) if of == object => true,
-                    _ => continue,
-                };
-                if receives {
-                    readers.entry(id).or_default();
-                }
-                let (at, woke) = (operation.at, operation.woke);
-                events.push(Event { at, receives, task: id, place, woke });
-            }
+    /// Brings the datagrams into their order and finds who reads them, and when they slept. Gives
+    /// whether several tasks read and one sends.
+    fn find_readers(&mut self, facts: &Facts) -> bool {
+        let readers: BTreeSet<TaskId> =
+            self.events.iter().filter(|event| event.receives).map(|event| event.task).collect();
+        if readers.len() < 2 || self.events.iter().all(|event| event.receives) {
+            return false;
         }
-        if readers.len() < 2 || events.iter().all(|event| event.receives) {
-            return None;
-        }
-        for (task, sleeps) in &mut readers {
-            let slept = facts.tasks[task.index()].operations.iter().filter_map(|one| one.slept);
-            *sleeps = slept
-                .map(|sleep| (sleep.until.saturating_sub(sleep.length), sleep.until))
-                .collect();
-        }
-        events.sort_unstable();
-        Some(Port { readers: readers.into_iter().collect(), events })
+        self.events.sort_unstable();
+        let slept = |task: TaskId| {
+            let operations = facts.tasks[task.index()].operations.iter();
+            let sleeps = operations.filter_map(|operation| operation.slept);
+            sleeps.map(|sleep| (sleep.until.saturating_sub(sleep.length), sleep.until)).collect()
+        };
+        self.readers = readers.into_iter().map(|task| (task, slept(task))).collect();
+        true
     }
 
     /// Returns to which reader each datagram goes; `None`: they share one socket.
