@@ -162,6 +162,7 @@ fn main() {
         linux("xen-credit2", "xen-credit2, 8 CPUs, 64 tasks"),
         sized("linux-6.18", "linux-6.18, 64 CPUs, 512 tasks", 64, 3),
         sized("linux-6.18", "linux-6.18, 512 CPUs, 4096 tasks", 512, 1),
+        sized("linux-7.2", "linux-7.2, 512 CPUs, 4096 tasks", 512, 1),
         sized("linux-2.6.22", "linux-2.6.22, 512 CPUs, 4096 tasks", 512, 1),
     ];
     let wanted = |row: &&Row| {
