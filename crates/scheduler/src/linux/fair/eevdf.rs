@@ -306,8 +306,12 @@ impl FairRules for Eevdf {
 
     fn slice_left(_env: Env<'_>, rq: &Rq, id: EntityId) -> i64 {
         let entity = rq.entity(id);
-        let left = i128::from(entity.deadline - entity.vruntime) * i128::from(entity.load.weight());
-        (left / i128::from(NICE_0)) as i64
+        let left = entity.deadline - entity.vruntime;
+        match entity.load.weight() {
+            // Most tasks have this weight, and the others cost a division of 128 bits.
+            NICE_0 => left,
+            weight => (i128::from(left) * i128::from(weight) / i128::from(NICE_0)) as i64,
+        }
     }
 
     fn reweight(env: Env<'_>, rq: &mut Rq, id: EntityId, load: Load) {
