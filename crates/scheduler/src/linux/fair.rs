@@ -206,7 +206,14 @@ pub(super) fn set_hrtick<F: FairRules>(env: Env<'_>, rq: &mut Rq) {
 }
 
 fn arm_hrtick<F: FairRules>(env: Env<'_>, rq: &mut Rq) {
-    let Some(curr) = rq.curr_of(Class::Fair).filter(|&curr| rq.entity(curr).on_rq) else { return };
+    let curr = rq.curr;
+    if curr == NONE {
+        return;
+    }
+    let entity = rq.entity(curr);
+    if entity.class != Class::Fair || !entity.on_rq {
+        return;
+    }
     match F::slice_left(env, rq, curr) {
         left if left < 0 => rq.resched(env),
         left => {

@@ -124,8 +124,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// A wakeup, wherever the task is.
     #[inline(always)]
     pub(in crate::linux) fn woken(&self, cx: &Cx<'_>, smp: Option<&Smp>, task: TaskId, wake: Wake) {
-        let home = self.index.get(task).or_else(|| self.comes_to_be(cx, task));
-        let Some((from, id)) = home else { return };
+        // Two tests: of one, the place would be put together in memory.
+        let (from, id) = match self.index.get(task) {
+            Some(home) => home,
+            None => match self.comes_to_be(cx, task) {
+                Some(home) => home,
+                None => return,
+            },
+        };
         let env = &self.env(cx);
         let push_to = {
             let mut guard = self.rqs[from.index()].lock();

@@ -52,8 +52,8 @@ use crate::linux::fair::{self, Dequeue, Enqueue, FairRules, matching};
 use crate::linux::tunables::Tunables;
 use crate::linux::version::Feature;
 use lag::{
-    average, depart_from, eligibility, eligible, join, lag_was_bounded, pass_slice_up, place,
-    rebase, save_lag,
+    average, depart_from, eligibility, eligible, join, lag_to_save, pass_slice_up, place, rebase,
+    save_lag,
 };
 use protection::{cancel_protection, holds, is_protected, protection, shrink_protection};
 
@@ -149,12 +149,13 @@ impl FairRules for Eevdf {
         }
         let zero = env.t.has(Feature::DELAY_ZERO);
         let moved = if env.t.version.keeps_delayed_lag() {
-            save_lag(env, rq, id);
-            if zero {
-                let entity = rq.entity_mut(id);
-                entity.vlag = entity.vlag.min(0);
-            }
-            lag_was_bounded(rq, id)
+            let mean = average(rq, rq.entity(id).queue);
+            let lag = lag_to_save(env, rq, id, mean);
+            let lag = if zero { lag.min(0) } else { lag };
+            let entity = rq.entity_mut(id);
+            entity.vlag = lag;
+            // Whether its place in the queue tells another one.
+            mean - lag != entity.vruntime
         } else if zero {
             // Whether its lag is positive, without working it out.
             let entity = rq.entity(id);
@@ -305,8 +306,12 @@ impl FairRules for Eevdf {
 
     fn slice_left(_env: Env<'_>, rq: &Rq, id: EntityId) -> i64 {
         let entity = rq.entity(id);
-        let left = i128::from(entity.deadline - entity.vruntime) * i128::from(entity.load.weight());
-        (left / i128::from(NICE_0)) as i64
+        let left = entity.deadline - entity.vruntime;
+        match entity.load.weight() {
+            // Most tasks have this weight, and the others cost a division of 128 bits.
+            NICE_0 => left,
+            weight => (i128::from(left) * i128::from(weight) / i128::from(NICE_0)) as i64,
+        }
     }
 
     fn reweight(env: Env<'_>, rq: &mut Rq, id: EntityId, load: Load) {
@@ -511,7 +516,7 @@ fn choose(t: &Tunables, rq: &Rq, queue: QueueId, protect: bool) -> EntityId {
     {
         return curr;
     }
-    match (q.timeline.first_eligible(eligible), curr) {
+    match (q.timeline.first_eligible(mean), curr) {
         (Some(best), Some(curr)) if rq.entity(curr).deadline < best.deadline => curr,
         (Some(best), _) => best.entity,
         (None, Some(curr)) => curr,

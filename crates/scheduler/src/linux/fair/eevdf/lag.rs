@@ -226,12 +226,6 @@ fn longest_request(rq: &Rq, queue: QueueId) -> u64 {
     u64::from(waiting.max(running))
 }
 
-/// Whether the lag that was just saved is another than the one that its place in the queue tells.
-pub(super) fn lag_was_bounded(rq: &Rq, id: EntityId) -> bool {
-    let entity = rq.entity(id);
-    average(rq, entity.queue) - entity.vlag != entity.vruntime
-}
-
 /// What an entity is owed when the mean is `mean`, within the same bounds.
 #[inline]
 fn clamped_lag(env: Env<'_>, entity: &mut Entity, mean: i64) -> i64 {

@@ -84,7 +84,7 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
         rq.stop_fair_server(env);
         return NONE;
     }
-    match q.timeline.find(|vruntime| vruntime <= mean) {
+    match q.timeline.find(mean) {
         Some((place, best)) if entities[best.entity as usize].delayed => {
             block_past_delayed(env, rq, curr, (place, best.entity), mean)
         }
@@ -117,7 +117,7 @@ fn block_past_delayed(
             // It is delayed itself, and in the running again now that V is a later one.
             return block_unusual(env, rq, curr);
         }
-        match q.timeline.find(|vruntime| vruntime <= mean) {
+        match q.timeline.find(mean) {
             None => return block_unusual(env, rq, curr),
             Some((at, next)) if entities[next.entity as usize].delayed => {
                 (place, best) = (at, next.entity)
@@ -162,7 +162,7 @@ pub(super) fn change(env: Env<'_>, rq: &mut Rq) -> EntityId {
         return curr;
     }
     let mean = sums.mean();
-    match q.timeline.find(|vruntime| vruntime <= mean) {
+    match q.timeline.find(mean) {
         Some((_, best)) if rival.is_some_and(|rival| rival.deadline < best.deadline) => curr,
         Some((place, best)) if !entities[best.entity as usize].delayed => {
             take_over(env, rq, curr, place, best.entity)
@@ -305,13 +305,12 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
     }
     // Before all others are looked at: the running one goes on whatever they are. One branch, since
     // none of this can be foreseen.
-    let goes_on = protected | !sums.reach(pse.vruntime) | (se.deadline < pse.deadline);
-    let wins = !(rival & goes_on) && {
+    let goes_on = protected | (se.deadline < pse.deadline);
+    // One that is beyond V never wins: somebody is not.
+    let may_win = sums.reach(pse.vruntime) & !(rival & goes_on);
+    let wins = may_win && {
         let mean = sums.mean();
-        match q.timeline.find(|vruntime| vruntime <= mean) {
-            Some((_, best)) => best.entity == woken,
-            None => !rival && q.timeline.first().is_some_and(|first| first.entity == woken),
-        }
+        q.timeline.find(mean).is_some_and(|(_, best)| best.entity == woken)
     };
     settle_preemption(env, rq, curr, shorter, wins);
 }
@@ -330,7 +329,7 @@ fn preempt_past_delayed(
     let sums = Sums::of_queue(q, Some(running));
     let mean = sums.mean();
     let rival = running.on_rq && running.vruntime <= mean;
-    let best = match q.timeline.find(|vruntime| vruntime <= mean) {
+    let best = match q.timeline.find(mean) {
         Some((_, best)) => Some(best).filter(|best| !rival || running.deadline >= best.deadline),
         None if rival => None,
         None => q.timeline.first(),

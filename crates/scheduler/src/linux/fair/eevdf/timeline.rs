@@ -28,44 +28,27 @@ pub(in crate::linux) struct Waiting {
     pub(in crate::linux) entity: u32,
 }
 
-/// A place of a block.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    waiting: Waiting,
-    /// In the order in which they came.
-    number: u64,
-}
-
-impl Entry {
+impl Waiting {
     /// An empty place: no entry is later, and none has its entity.
-    const EMPTY: Entry = Entry {
-        waiting: Waiting { deadline: i64::MAX, vruntime: 0, slice: u32::MAX, entity: u32::MAX },
-        number: u64::MAX,
-    };
-    fn order(&self) -> (i64, u64) {
-        (self.waiting.deadline, self.number)
-    }
+    const EMPTY: Waiting =
+        Waiting { deadline: i64::MAX, vruntime: 0, slice: u32::MAX, entity: u32::MAX };
 }
 
 /// One that may be the first.
 #[derive(Clone, Copy)]
 struct Candidate {
     deadline: i64,
-    number: u64,
     place: usize,
 }
 
 impl Candidate {
-    const NONE: Candidate = Candidate { deadline: i64::MAX, number: 0, place: BLOCK };
-    /// The earlier of two, without a branch. Deadline and number compared as one value take two
-    /// instructions.
+    const NONE: Candidate = Candidate { deadline: i64::MAX, place: BLOCK };
+    /// The earlier of two, without a branch. Of equal ones it is the one before, `self`.
     #[inline(always)]
     fn earlier(self, other: Candidate) -> Candidate {
-        let key = |one: Candidate| i128::from(one.deadline) << 64 | i128::from(one.number);
-        let later = key(other) < key(self);
+        let later = other.deadline < self.deadline;
         Candidate {
             deadline: select_unpredictable(later, other.deadline, self.deadline),
-            number: select_unpredictable(later, other.number, self.number),
             place: select_unpredictable(later, other.place, self.place),
         }
     }
@@ -83,8 +66,9 @@ struct Block {
     /// The smallest slice in it, and how many entries have that.
     min_slice: u32,
     min_slices: u32,
-    /// Behind `len` they are [`Entry::EMPTY`].
-    entries: [Entry; BLOCK],
+    /// Equal deadlines stand in the order in which they came, others in any order. Behind `len`
+    /// they are [`Waiting::EMPTY`].
+    entries: [Waiting; BLOCK],
 }
 
 impl Block {
@@ -94,25 +78,25 @@ impl Block {
         latest: i64::MIN,
         min_slice: u32::MAX,
         min_slices: 0,
-        entries: [Entry::EMPTY; BLOCK],
+        entries: [Waiting::EMPTY; BLOCK],
     };
     #[inline]
-    fn entries(&self) -> &[Entry] {
+    fn entries(&self) -> &[Waiting] {
         &self.entries[..self.len.min(BLOCK)]
     }
     /// Groups of [`STEP`] places that hold all entries.
     #[inline(always)]
-    fn steps(&self) -> &[[Entry; STEP]] {
+    fn steps(&self) -> &[[Waiting; STEP]] {
         let (steps, _) = self.entries.as_chunks();
         &steps[..self.len.div_ceil(STEP).min(BLOCK / STEP)]
     }
     /// Puts an entry in. The block is not full.
     #[inline]
-    fn insert(&mut self, entry: Entry) {
+    fn insert(&mut self, entry: Waiting) {
         let at = self.len.min(BLOCK - 1);
         self.len = at + 1;
         self.entries[at] = entry;
-        self.reaches(entry.waiting);
+        self.reaches(entry);
     }
     /// An entry is here now.
     #[inline(always)]
@@ -124,31 +108,39 @@ impl Block {
             self.min_slice = slice;
         }
     }
-    /// Place of the first entry, by deadline, of those that `fit`; [`BLOCK`] when there is none.
-    #[inline(always)]
-    fn first(&self, fits: impl Fn(i64) -> bool + Copy) -> usize {
+    /// Place of the first entry, by deadline, of those whose vruntime is not above `limit`;
+    /// [`BLOCK`] when there is none.
+    ///
+    /// Not inlined: it needs the registers that its callers keep their values in.
+    #[inline(never)]
+    fn first(&self, limit: i64) -> usize {
         let mut first = Candidate::NONE;
         for (step, entries) in self.steps().iter().enumerate() {
             // Two against two: what waits for one another is half as long as one after the other.
             let [a, b, c, d] = std::array::from_fn(|index| {
-                let Waiting { deadline, vruntime, .. } = entries[index].waiting;
-                let deadline = select_unpredictable(fits(vruntime), deadline, i64::MAX);
-                Candidate { deadline, number: entries[index].number, place: STEP * step + index }
+                let Waiting { deadline, vruntime, .. } = entries[index];
+                let deadline = select_unpredictable(vruntime <= limit, deadline, i64::MAX);
+                Candidate { deadline, place: STEP * step + index }
             });
             first = first.earlier(a.earlier(b).earlier(c.earlier(d)));
         }
         first.place
+    }
+    /// Whether an entry has this deadline.
+    #[inline(always)]
+    fn has(&self, deadline: i64) -> bool {
+        let mut found = false;
+        for entries in self.steps() {
+            entries.iter().for_each(|entry| found |= entry.deadline == deadline);
+        }
+        found
     }
     #[inline]
     fn position(&self, entity: u32) -> Option<usize> {
         let mut place = BLOCK;
         for (step, entries) in self.steps().iter().enumerate() {
             for (index, entry) in entries.iter().enumerate() {
-                place = select_unpredictable(
-                    entry.waiting.entity == entity,
-                    STEP * step + index,
-                    place,
-                );
+                place = select_unpredictable(entry.entity == entity, STEP * step + index, place);
             }
         }
         (place < self.len).then_some(place)
@@ -156,11 +148,23 @@ impl Block {
     #[inline]
     fn remove(&mut self, at: usize) {
         let last = self.len.min(BLOCK) - 1;
-        let slice = self.entries[at].waiting.slice;
-        self.entries[at] = self.entries[last];
-        self.entries[last] = Entry::EMPTY;
+        let (slice, moved) = (self.entries[at].slice, self.entries[last]);
+        self.entries[last] = Waiting::EMPTY;
         self.len = last;
+        if at < last {
+            // The last one takes its place, but may not pass one with the same deadline.
+            let to = if self.has(moved.deadline) { self.close(at) } else { at };
+            self.entries[to] = moved;
+        }
         self.has_lost(slice);
+    }
+    /// Moves the entries behind place `at`, but for the last, which was taken, up by one. Gives the
+    /// place that is free then.
+    #[cold]
+    #[inline(never)]
+    fn close(&mut self, at: usize) -> usize {
+        self.entries.copy_within(at + 1..self.len, at);
+        self.len - 1
     }
     /// An entry with this slice is here no more.
     #[inline(always)]
@@ -174,7 +178,7 @@ impl Block {
     }
     fn summarise(&mut self) {
         let (mut vruntime, mut latest, mut slice, mut slices) = (i64::MAX, i64::MIN, u32::MAX, 0);
-        for entry in self.entries().iter().map(|entry| entry.waiting) {
+        for entry in self.entries() {
             vruntime = vruntime.min(entry.vruntime);
             latest = latest.max(entry.deadline);
             slices = if entry.slice < slice { 1 } else { slices + u32::from(entry.slice == slice) };
@@ -197,8 +201,6 @@ pub(in crate::linux) struct TimelinePosition {
 pub(in crate::linux) struct Timeline {
     /// By deadline. Once there is one there always is; only a single one may be empty.
     blocks: Vec<Block>,
-    /// How many have come so far.
-    came: u64,
 }
 
 impl Timeline {
@@ -210,10 +212,8 @@ impl Timeline {
     /// Adds an entry, behind those with the same deadline.
     #[inline]
     pub(in crate::linux) fn insert(&mut self, waiting: Waiting) {
-        self.came += 1;
-        let number = self.came;
         match self.blocks.as_mut_slice() {
-            [block] if block.len < BLOCK => block.insert(Entry { waiting, number }),
+            [block] if block.len < BLOCK => block.insert(waiting),
             // In parts: as a whole it would be put together in memory even where this is not
             // called.
             _ => self.insert_into_many(
@@ -221,20 +221,11 @@ impl Timeline {
                 waiting.vruntime,
                 waiting.slice,
                 waiting.entity,
-                number,
             ),
         }
     }
     #[inline(never)]
-    fn insert_into_many(
-        &mut self,
-        deadline: i64,
-        vruntime: i64,
-        slice: u32,
-        entity: u32,
-        number: u64,
-    ) {
-        let entry = Entry { waiting: Waiting { deadline, vruntime, slice, entity }, number };
+    fn insert_into_many(&mut self, deadline: i64, vruntime: i64, slice: u32, entity: u32) {
         if self.blocks.is_empty() {
             self.blocks.push(Block::EMPTY);
         }
@@ -243,7 +234,7 @@ impl Timeline {
             self.split(at);
             at = self.place_behind(deadline);
         }
-        self.blocks[at].insert(entry);
+        self.blocks[at].insert(Waiting { deadline, vruntime, slice, entity });
     }
     /// Takes the entry of `entity`, inserted with this deadline, out; `false` when there is none.
     #[inline]
@@ -274,33 +265,33 @@ impl Timeline {
         let at = self.place_of(deadline);
         for block in self.blocks.iter_mut().skip(at) {
             if let Some(place) = block.position(entity) {
-                block.entries[place].waiting.slice = slice;
+                block.entries[place].slice = slice;
                 return block.summarise();
             }
         }
     }
-    /// The entry with the earliest deadline among those whose vruntime is `eligible`, which a
-    /// smaller one is too when a larger one is.
+    /// The entry with the earliest deadline among those whose vruntime is not above `limit`.
     #[inline]
-    pub(in crate::linux) fn first_eligible(
-        &self,
-        eligible: impl Fn(i64) -> bool + Copy,
-    ) -> Option<Waiting> {
-        self.find(eligible).map(|(_, waiting)| waiting)
+    pub(in crate::linux) fn first_eligible(&self, limit: i64) -> Option<Waiting> {
+        self.find(limit).map(|(_, waiting)| waiting)
     }
     /// As [`first_eligible`](Self::first_eligible), with its place.
     #[inline(always)]
-    pub(in crate::linux) fn find(
-        &self,
-        eligible: impl Fn(i64) -> bool + Copy,
-    ) -> Option<(TimelinePosition, Waiting)> {
+    pub(in crate::linux) fn find(&self, limit: i64) -> Option<(TimelinePosition, Waiting)> {
+        let [block] = self.blocks.as_slice() else { return self.find_in_many(limit) };
+        let index = block.first(limit);
+        let entry = block.entries.get(index)?;
+        Some((TimelinePosition { block: 0, index }, *entry))
+    }
+    #[inline(never)]
+    fn find_in_many(&self, limit: i64) -> Option<(TimelinePosition, Waiting)> {
         for (number, block) in self.blocks.iter().enumerate() {
-            if number > 0 && !eligible(block.least_vruntime) {
+            if number > 0 && block.least_vruntime > limit {
                 continue;
             }
-            let index = block.first(eligible);
+            let index = block.first(limit);
             if let Some(entry) = block.entries.get(index) {
-                return Some((TimelinePosition { block: number, index }, entry.waiting));
+                return Some((TimelinePosition { block: number, index }, *entry));
             }
         }
         None
@@ -322,16 +313,19 @@ impl Timeline {
         let [block] = self.blocks.as_mut_slice() else {
             return self.exchange_in_many(place, deadline, vruntime, slice, entity);
         };
+        if block.has(deadline) {
+            // It comes behind those.
+            block.remove(place.index);
+            return block.insert(waiting);
+        }
         let entry = &mut block.entries[place.index];
-        self.came += 1;
-        let gone = entry.waiting.slice;
+        let gone = entry.slice;
         // Part by part: what is put together in memory by small stores is not forwarded to the
         // large loads that would copy it.
-        entry.waiting.deadline = deadline;
-        entry.waiting.vruntime = vruntime;
-        entry.waiting.slice = slice;
-        entry.waiting.entity = entity;
-        entry.number = self.came;
+        entry.deadline = deadline;
+        entry.vruntime = vruntime;
+        entry.slice = slice;
+        entry.entity = entity;
         block.reaches(waiting);
         block.has_lost(gone);
     }
@@ -351,8 +345,7 @@ impl Timeline {
     /// The entry with the earliest deadline.
     #[inline]
     pub(in crate::linux) fn first(&self) -> Option<Waiting> {
-        let block = self.blocks.first()?;
-        block.entries.get(block.first(|_| true)).map(|entry| entry.waiting)
+        self.first_eligible(i64::MAX)
     }
     /// The smallest slice of all, `u32::MAX` when empty.
     #[inline]
@@ -373,14 +366,14 @@ impl Timeline {
     }
     #[inline(never)]
     fn search_max_slice(blocks: &[Block]) -> u32 {
-        blocks.iter().flat_map(Block::entries).map(|entry| entry.waiting.slice).max().unwrap_or(0)
+        blocks.iter().flat_map(Block::entries).map(|entry| entry.slice).max().unwrap_or(0)
     }
     /// All, by deadline.
     #[cfg(test)]
     pub(in crate::linux) fn all(&self) -> Vec<Waiting> {
-        let mut all: Vec<Entry> = self.blocks.iter().flat_map(Block::entries).copied().collect();
-        all.sort_unstable_by_key(Entry::order);
-        all.into_iter().map(|entry| entry.waiting).collect()
+        let mut all: Vec<Waiting> = self.blocks.iter().flat_map(Block::entries).copied().collect();
+        all.sort_by_key(|entry| entry.deadline);
+        all
     }
     /// The block into which an entry goes behind those with its deadline: the first one that ends
     /// beyond it, or the last.
@@ -395,9 +388,9 @@ impl Timeline {
     fn split(&mut self, at: usize) {
         let mut upper = Block::EMPTY;
         let full = &mut self.blocks[at];
-        full.entries.sort_unstable_by_key(Entry::order);
+        full.entries.sort_by_key(|entry| entry.deadline);
         upper.entries[..BLOCK / 2].copy_from_slice(&full.entries[BLOCK / 2..]);
-        full.entries[BLOCK / 2..].fill(Entry::EMPTY);
+        full.entries[BLOCK / 2..].fill(Waiting::EMPTY);
         upper.len = BLOCK / 2;
         full.len = BLOCK / 2;
         full.summarise();
@@ -449,14 +442,14 @@ mod tests {
                     }
                 }
                 let best = list.iter().find(|e| e.vruntime <= limit).copied();
-                prop_assert_eq!(timeline.first_eligible(|vruntime| vruntime <= limit), best);
-                let found = timeline.find(|vruntime| vruntime <= limit);
+                prop_assert_eq!(timeline.first_eligible(limit), best);
+                let found = timeline.find(limit);
                 prop_assert_eq!(found.map(|(_, entry)| entry), best);
                 if let (Some((place, gone)), 0) = (found, number % 5) {
                     timeline.take(place);
                     list.retain(|e| e.entity != gone.entity);
                 }
-                if let (Some((place, gone)), 1) = (timeline.find(|vruntime| vruntime <= limit), number % 5) {
+                if let (Some((place, gone)), 1) = (timeline.find(limit), number % 5) {
                     let entry = Waiting { deadline: limit, vruntime: -limit, slice: 5, entity: 1_000_000 + number as u32 };
                     timeline.exchange(place, entry);
                     list.retain(|e| e.entity != gone.entity);

@@ -63,9 +63,12 @@ impl TaskSignal {
         }
         // The clock of another CPU may be an older one.
         let Some(gain) = gained.checked_sub(self.gained) else { return };
-        self.load += if self.on { gain } else { 0 };
-        self.runnable += if self.on { gain } else { 0 };
-        self.util += if self.running { gain } else { 0 };
+        // Without a branch or a multiplication.
+        let gain_if = |is: bool| gain & u32::from(is).wrapping_neg();
+        let on = gain_if(self.on);
+        self.load += on;
+        self.runnable += on;
+        self.util += gain_if(self.running);
         self.gained = gained;
     }
     #[cold]
