@@ -55,6 +55,19 @@ impl Progress {
         self.bar.set_prefix(format!("\n  so far: {best}\n{KEPT}"));
     }
 
+    /// Whether there is a terminal to show it on.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.appears.is_some()
+    }
+
+    /// Shows what the finished runs tell, at once: it is the first line of an answer.
+    pub(crate) fn first_look(&self, told: &str) {
+        self.bar.set_prefix(format!("\n  so far: {}", shown(told)));
+        if self.bar.is_hidden() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+
     /// Returns progress of this work, such as `simulating`.
     pub(crate) fn with_verb(verb: &str) -> Progress {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());

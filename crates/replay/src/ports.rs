@@ -39,7 +39,7 @@ struct Event {
     woke: Option<Ns>,
 }
 
-/// To whom a datagram goes.
+/// The reader to which a datagram goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
     /// To this reader, by its number among them.

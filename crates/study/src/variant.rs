@@ -20,11 +20,13 @@ mod guest;
 mod pod;
 mod scale;
 pub(crate) mod setting;
+mod subject;
 
-pub use apply::{Applied, Subject};
+pub use apply::Applied;
 pub(crate) use guest::TARGET as OF_GUEST;
 pub(crate) use pod::TARGET as OF_POD;
 pub use setting::{GroupSetting, MachineSetting, PodSetting, Setting, SourceSetting, TaskSetting};
+pub use subject::Subject;
 
 use schedlab_model::text::{is_hostile, quoted};
 use std::borrow::Cow;

@@ -105,7 +105,9 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
 pub fn is_server(study: &Study, name: &str) -> bool {
     match &study.served {
         Some(served) => served.classes.iter().any(|own| own == name),
-        None => study.guess.as_ref().is_some_and(|guess| guess.name == name),
+        None => {
+            study.guess.as_ref().is_some_and(|guess| guess.programs.iter().any(|own| own == name))
+        }
     }
 }
 
@@ -118,12 +120,16 @@ fn shown(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
     };
     let most =
         |subject: &Subject| study.rows.iter().map(|row| share(row, subject)).fold(0.0, f64::max);
-    let changed = |subject: &Subject| {
+    let is_set = |subject: &Subject| {
         study
             .rows
             .iter()
             .any(|row| row.find(subject.kind, &subject.name).is_some_and(|s| s.changed))
     };
+    // A program has threads that never ran: beside those that did they say nothing.
+    let runs = |subject: &Subject| is_set(subject) && most(subject) > 0.0;
+    let some_run = base.subjects.iter().any(runs);
+    let changed = |subject: &Subject| if some_run { runs(subject) } else { is_set(subject) };
     let mut classes: Vec<(&Subject, f64)> =
         base.subjects.iter().filter(|s| is_task(s.kind)).map(|s| (s, most(s))).collect();
     let total = classes.len();

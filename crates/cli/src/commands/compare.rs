@@ -13,6 +13,7 @@ use crate::stdin;
 use anyhow::{Context, anyhow, bail};
 use request::RequestArgs;
 use schedlab_scheduler::{SchedulerSpec, registry};
+use schedlab_study::compare::Seen;
 use schedlab_study::compare::request::CompareRequest;
 use schedlab_study::deploy::Format;
 use schedlab_study::gallery::{self, Found};
@@ -24,6 +25,7 @@ use schedlab_study::scan::Scan;
 use schedlab_study::scenario::Scenario;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// `schedlab compare`
 #[derive(Debug, clap::Args)]
@@ -130,7 +132,19 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Untrusted);
     }
     let progress = Progress::new();
-    let mut study = request.compare(&input, &|done, all| progress.set(done, all))?;
+    let seen = match &input {
+        Input::Recording(input) if progress.is_shown() => {
+            Some(Arc::new(Seen::of_shares(input, &request.options)))
+        }
+        _ => None,
+    };
+    request.options.seen.clone_from(&seen);
+    let mut study = request.compare(&input, &|done, all| {
+        progress.set(done, all);
+        if let Some(told) = seen.as_ref().and_then(|seen| seen.first_look()) {
+            progress.first_look(&told);
+        }
+    })?;
     drop(progress);
     study.input.name = stdin::named(&study.input.name);
     let text = if args.format.is_parquet() {

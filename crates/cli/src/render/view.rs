@@ -208,7 +208,8 @@ mod tests {
     #[test]
     fn a_guess_comes_first() {
         let mut state = state(&[("server", 1_000, 50), ("batch", 1_000, 80)]);
-        state.guess = Some(Guess { name: "server".to_owned(), why: "said".to_owned() });
+        state.guess =
+            Some(Guess { name: "server".to_owned(), why: "said".to_owned(), programs: Vec::new() });
         assert_eq!(names(&View::default(), &state), ["server", "batch"]);
     }
 

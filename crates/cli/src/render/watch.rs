@@ -460,7 +460,7 @@ mod tests {
         let mut state = recorded();
         let why = "most others wait for it".to_owned();
         let name = "redis-server".to_owned();
-        state.guess = Some(schedlab_study::serve::Guess { name, why });
+        state.guess = Some(schedlab_study::serve::Guess { name, why, programs: Vec::new() });
         let lines = screen(80, 24, &state, &View::default());
         let said = "serve: redis-server (guessed: most others wait for it)";
         assert!(lines[1].contains(said), "{lines:#?}");

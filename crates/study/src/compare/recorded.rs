@@ -275,7 +275,7 @@ impl RecordedInput {
     fn server(&self, served: Option<&Served>) -> Vec<String> {
         match (served, &self.guess) {
             (Some(served), _) => served.classes.clone(),
-            (None, guess) => guess.iter().map(|guess| guess.name.clone()).collect(),
+            (None, guess) => guess.iter().flat_map(|guess| guess.programs.clone()).collect(),
         }
     }
 

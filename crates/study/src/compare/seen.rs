@@ -1,9 +1,15 @@
 //! What the finished runs of a comparison tell while the others run.
 
+use super::Options;
+use super::recorded::RecordedInput;
 use crate::headline::Wanted;
 use crate::measurements::{Measured, SubjectData};
+use crate::metric::Metric;
+use crate::serve::Server;
+use crate::variant::Variant;
+use schedlab_model::text::glob;
 use schedlab_stats::median;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 /// Some numbers of each row, over the runs that are finished. What a result is made of does not
@@ -35,7 +41,36 @@ pub struct SeenRow {
     pub numbers: Vec<Option<[f64; 3]>>,
 }
 
+/// Programs of which a first look tells at most. Chosen: the numbers of each run are searched for
+/// them.
+const PROGRAMS: usize = 16;
+
 impl Seen {
+    /// Of the CPU shares of the server of a question, or of the programs that its variants change:
+    /// what a first look at the finished runs is about.
+    pub fn of_shares(input: &RecordedInput, options: &Options) -> Seen {
+        let asked = options.serve.as_deref().map(Server::new);
+        let served = asked.and_then(|server| server.tasks(&input.header).ok());
+        let mut names: BTreeSet<&str> = match (&served, &input.guess) {
+            (Some(tasks), _) => {
+                let own = tasks.iter().zip(&input.classes).filter(|(is_own, _)| **is_own);
+                own.map(|(_, class)| class.as_str()).collect()
+            }
+            (None, guess) => {
+                guess.iter().flat_map(|guess| &guess.programs).map(String::as_str).collect()
+            }
+        };
+        if names.is_empty() {
+            let sets = options.variants.iter().filter_map(|text| Variant::parse(text).ok());
+            let targets: Vec<String> =
+                sets.flat_map(|set| set.clauses).map(|clause| clause.target).collect();
+            let is_set = |class: &&str| targets.iter().any(|target| glob(target, class));
+            names = input.classes().filter(is_set).collect();
+        }
+        let share = |name: &str| Wanted { subject: name.to_owned(), metric: Metric::Share };
+        Seen::new(names.into_iter().take(PROGRAMS).map(share).collect())
+    }
+
     /// Of these numbers.
     pub fn new(wanted: Vec<Wanted>) -> Seen {
         Seen { wanted, values: Mutex::default() }
@@ -74,6 +109,32 @@ impl Seen {
         ))
     }
 
+    /// Returns the largest change so far of a number that is a part of a CPU:
+    /// `batch idle: redis-server CPU share 49.5% -> 97.8%`. `None` before the unchanged row and
+    /// another one have a finished run.
+    pub fn first_look(&self) -> Option<String> {
+        let rows = self.rows();
+        let base = rows.iter().find(|row| !row.is_changed)?;
+        let share = |row: &SeenRow, number: usize| row.numbers[number].map(|[_, part, _]| part);
+        let mut largest: Option<(f64, String)> = None;
+        for row in rows.iter().filter(|row| row.is_changed) {
+            for (number, wanted) in self.wanted.iter().enumerate() {
+                let (Some(was), Some(is)) = (share(base, number), share(row, number)) else {
+                    continue;
+                };
+                let change = (is - was).abs();
+                let is_more = largest.as_ref().is_none_or(|(most, _)| change > *most);
+                if wanted.metric == Metric::Share && is_more {
+                    let (was, is) = (was * 100.0, is * 100.0);
+                    let told =
+                        format!("{}: {} CPU share {was:.1}% -> {is:.1}%", row.name, wanted.subject);
+                    largest = Some((change, told));
+                }
+            }
+        }
+        largest.map(|(_, told)| told)
+    }
+
     /// Returns every row of which a run is finished, the unchanged one first, the others by name.
     pub fn rows(&self) -> Vec<SeenRow> {
         let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,5 +152,29 @@ impl Seen {
                 numbers: row.values.iter().map(ends).collect(),
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_change_is_told_while_others_run() {
+        let share = |subject: &str| Wanted { subject: subject.to_owned(), metric: Metric::Share };
+        let seen = Seen::new(vec![share("web"), share("batch")]);
+        let add = |place: usize, name: &str, values: [f64; 2]| {
+            let mut rows = seen.values.lock().unwrap();
+            let row = rows.entry((place > 0, name.to_owned())).or_default();
+            row.values.resize(2, Vec::new());
+            row.values.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
+            row.runs += 1;
+        };
+        add(0, "as recorded", [0.5, 0.4]);
+        assert_eq!(seen.first_look(), None, "nothing to compare with");
+        add(1, "nice", [0.6, 0.35]);
+        add(1, "idle", [0.75, 0.02]);
+        let told = seen.first_look().unwrap();
+        assert_eq!(told, "idle: batch CPU share 40.0% -> 2.0%");
     }
 }

@@ -26,11 +26,14 @@ pub struct Guess {
     pub name: String,
     /// Why it counts as the server.
     pub why: String,
+    /// The names of its threads.
+    #[serde(skip)]
+    pub programs: Vec<String>,
 }
 
 impl Guess {
     fn new(name: &str, why: &str) -> Guess {
-        Guess { name: name.to_owned(), why: why.to_owned() }
+        Guess { name: name.to_owned(), why: why.to_owned(), programs: vec![name.to_owned()] }
     }
 
     /// Returns what is said of it, behind `serve: `.
@@ -51,7 +54,11 @@ pub fn guess(recording: &Recording) -> Option<Guess> {
     // What the programs of a host of guests serve is the guests.
     let is_of_guests = header.tasks.iter().any(|task| task.vcpu);
     let found = || answers(recording).or_else(|| waited_for(recording));
-    made_for.or_else(|| if is_of_guests { None } else { found() })
+    let mut guess = made_for.or_else(|| if is_of_guests { None } else { found() })?;
+    if let Ok(tasks) = Server::new(&guess.name).tasks(header) {
+        guess.programs = Server::programs(header, &tasks);
+    }
+    Some(guess)
 }
 
 /// Returns the program that answered more than half of all requests, where messages were recorded.

@@ -2,51 +2,19 @@
 
 use super::scale::{scale, scale_draw};
 use super::{
-    Clause, GroupSetting, MachineSetting, PodSetting, Setting, SourceSetting, TaskSetting, Variant,
-    VariantError,
+    Clause, GroupSetting, MachineSetting, PodSetting, Setting, SourceSetting, Subject, TaskSetting,
+    Variant, VariantError,
 };
 use crate::delegation::{DelegationSpec, SchedulerPlace};
-use crate::deploy::Named;
 use crate::scenario::{KernelSpec, Role, SmtYield, VmSpec, absent_cpu, partition};
 use schedlab_model::text::glob;
-use schedlab_model::text::nearest;
 use schedlab_model::{
     Act, Amount, CpuRoles, CpuSet, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Step,
     Workload,
 };
 use schedlab_scheduler::SchedulerSpec;
-use schedlab_trace::TaskInfo;
-use schedlab_trace::guests::Guests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// What variants are applied to: a workload and the names that a user may say.
-#[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// The unchanged workload.
-    pub workload: &'a Workload,
-    /// Class of each task.
-    pub classes: &'a [String],
-    /// The recorded threads that the tasks are; empty for scenarios.
-    pub threads: &'a [TaskInfo],
-    /// CPUs of the machine.
-    pub cpus: usize,
-    /// Domains with kernels of their own; none in recordings.
-    pub vms: &'a [VmSpec],
-    /// Where schedulers run.
-    pub delegation: &'a DelegationSpec,
-    /// Preemption model and interrupt threads; `None` for recordings, which do not show kernel
-    /// sections.
-    pub kernel: Option<&'a KernelSpec>,
-    /// CPUs that the boot line sets apart.
-    pub roles: CpuRoles,
-    /// Speed of a hardware thread beside a busy one of its core.
-    pub smt_yield: SmtYield,
-    /// Which tasks are threads of the kernel; empty for scenarios, which say where each may run.
-    pub kernel_threads: &'a [bool],
-    /// The guests of a recorded host; `None` in scenarios.
-    pub guests: Option<&'a Guests>,
-}
 
 /// A workload with the changes of one variant.
 #[derive(Clone, PartialEq, Debug)]
@@ -71,63 +39,6 @@ pub struct Applied {
     pub notes: Vec<String>,
     /// Speed of a hardware thread beside a busy one of its core.
     pub smt_yield: SmtYield,
-}
-
-impl<'a> Subject<'a> {
-    /// Returns the tasks that a target names, as the commands of a deployment take it: a process is
-    /// all of its threads.
-    pub(crate) fn tasks(&self, target: &str) -> Vec<usize> {
-        let id: Option<u32> = target.parse().ok();
-        let is_thread = |thread: &TaskInfo| {
-            let of_process = Some(thread.pid) == id && !thread.kernel;
-            Some(thread.tid) == id || of_process || thread.is_named(target)
-        };
-        let hit = |&index: &usize| {
-            glob(target, &self.workload.tasks[index].name)
-                || self.classes.get(index).is_some_and(|class| glob(target, class))
-                || self.threads.get(index).is_some_and(is_thread)
-        };
-        (0..self.workload.tasks.len()).filter(hit).collect()
-    }
-
-    /// Returns the names of classes and tasks.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> {
-        let classes = self.classes.iter().map(String::as_str);
-        classes.chain(self.workload.tasks.iter().map(|task| task.name.as_str()))
-    }
-
-    /// Returns what has the name of a target.
-    pub(crate) fn named(&self, target: &str) -> Named {
-        let of_other = |index: usize| {
-            let process = self.threads.get(index).and_then(|thread| thread.process.as_deref());
-            process.is_some_and(|process| !glob(target, process))
-        };
-        let tasks = self.tasks(target);
-        if self.names().any(|name| name == target) || !tasks.is_empty() && !is_number(target) {
-            return if tasks.into_iter().all(of_other) { Named::Threads } else { Named::Processes };
-        }
-        Named::Nothing
-    }
-
-    pub(crate) fn unknown(&self, target: &str) -> VariantError {
-        let mut names: Vec<&str> = self.names().collect();
-        names.extend(self.workload.groups.iter().map(|group| group.name.as_str()));
-        names.extend(self.workload.sources.iter().map(|source| source.name.as_str()));
-        let hint = match nearest(target, names.iter().copied()) {
-            Some(right) => format!(": did you mean `{right}`?"),
-            None => {
-                let unique: BTreeSet<&str> = self.classes.iter().map(String::as_str).collect();
-                let shown: Vec<&str> = unique.iter().take(10).copied().collect();
-                let more = if unique.len() > shown.len() { ", ..." } else { "" };
-                format!("; tasks are: {}{more}", shown.join(", "))
-            }
-        };
-        VariantError::Target { target: target.to_owned(), hint }
-    }
-}
-
-fn is_number(target: &str) -> bool {
-    target.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 impl Variant {
@@ -510,24 +421,10 @@ fn scale_program(program: &mut Program, permille: u64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::subject::tests::bare;
     use super::*;
     use schedlab_model::{Policy, TaskSpec};
-
-    fn bare<'a>(workload: &'a Workload, classes: &'a [String]) -> Subject<'a> {
-        Subject {
-            workload,
-            classes,
-            threads: &[],
-            cpus: 2,
-            vms: &[],
-            delegation: &crate::delegation::IN_KERNEL,
-            kernel: None,
-            roles: Default::default(),
-            smt_yield: SmtYield::OneThread,
-            kernel_threads: &[],
-            guests: None,
-        }
-    }
+    use schedlab_trace::TaskInfo;
 
     fn subject(
         workload: &Workload,
@@ -549,22 +446,6 @@ mod tests {
             Workload { tasks, ..Workload::default() },
             vec!["redis-server".to_owned(), "sysbench".to_owned()],
         )
-    }
-
-    #[test]
-    fn a_process_is_all_of_its_threads() {
-        let (workload, classes) = two();
-        let named = |tid, comm: &str| TaskInfo {
-            process: (tid != 100).then(|| "named".to_owned()),
-            ..TaskInfo::unknown(tid, 100, comm)
-        };
-        let threads = [named(100, "named"), named(200, "isc-net")];
-        let subject = Subject { threads: &threads, ..bare(&workload, &classes) };
-        assert_eq!(subject.tasks("named"), [0, 1]);
-        assert_eq!(subject.tasks("100"), [0, 1]);
-        assert_eq!((subject.tasks("isc*"), subject.tasks("200")), (vec![1], vec![1]));
-        let what = ["named", "isc*", "100", "/batch"].map(|target| subject.named(target));
-        assert_eq!(what, [Named::Processes, Named::Threads, Named::Nothing, Named::Nothing]);
     }
 
     #[test]

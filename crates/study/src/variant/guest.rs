@@ -3,7 +3,7 @@
 //! what the kernel does for it in the process. A guest without such a group gets one, in the group
 //! in which it is.
 
-use super::apply::Subject;
+use super::Subject;
 use super::{Clause, Setting, TaskSetting, Variant, VariantError};
 use schedlab_model::text::glob;
 use schedlab_trace::guests::{Guest, Guests};

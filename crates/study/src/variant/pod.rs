@@ -3,7 +3,8 @@
 //! or by a program: then the pods in which it runs are meant. A program that runs in no pod is put
 //! into one.
 
-use super::apply::{Applied, Subject, make_group};
+use super::Subject;
+use super::apply::{Applied, make_group};
 use super::{PodSetting, VariantError};
 use crate::kubernetes::{Conversion, cpus, limit_of_quota, quota_of_limit, shares_of_request};
 use crate::scenario::{shares_of_weight, weight_of_shares};

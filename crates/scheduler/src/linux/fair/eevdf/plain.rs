@@ -306,7 +306,7 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
     // Before all others are looked at: the running one goes on whatever they are. One branch, since
     // none of this can be foreseen.
     let goes_on = protected | (se.deadline < pse.deadline);
-    // One that is beyond V never wins: somebody is not.
+    // One that is beyond V never wins: another task is not.
     let may_win = sums.reach(pse.vruntime) & !(rival & goes_on);
     let wins = may_win && {
         let mean = sums.mean();
