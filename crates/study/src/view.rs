@@ -191,7 +191,7 @@ pub fn by_importance(study: &Study) -> (Vec<(Kind, String)>, usize) {
         let share =
             |subject: &Subject| subject.cell(Metric::Share).map_or(0.0, |cell| cell.value.median);
         let most = found().map(share).fold(0.0, f64::max);
-        let later = is_task(kind) && !is_server(study, name);
+        let later = is_task(kind) && (most <= 0.0 || !is_server(study, name));
         let changed = found().any(|subject| subject.changed);
         (is_task(kind), later, !changed, (-most * 1e6) as i64)
     };

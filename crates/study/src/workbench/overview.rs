@@ -422,7 +422,8 @@ fn programs(
         .filter(|subject| subject.kind == Kind::Class)
         .map(|subject| {
             let share = subject.value(Metric::Share).unwrap_or(0.0);
-            (serves(&subject.name), share, subject)
+            // Threads of the server that never ran are none of its first rows.
+            (share > 0.0 && serves(&subject.name), share, subject)
         })
         .collect();
     all.sort_by(|a, b| {
@@ -458,6 +459,7 @@ fn program(
     };
     let latency = |thousandths| subject.value(Metric::Latency(Stat::Percentile(thousandths)));
     let nices = || infos().map(|info| info.nice.get());
+    let has_run = subject.value(Metric::Share).is_some_and(|share| share > 0.0);
     let first = infos().next().map(|info| info.affinity.and(&all_cpus(header)));
     ProgramOutput {
         name: subject.name.clone(),
@@ -467,7 +469,7 @@ fn program(
         latency_p50_ns: latency(50_000),
         latency_p99_ns: latency(99_000),
         behind,
-        serves: tasks.iter().any(|&task| scope.leads(TaskId::from(task))),
+        serves: has_run && tasks.iter().any(|&task| scope.leads(TaskId::from(task))),
         policies: distinct(infos().map(|info| info.policy.to_string()).collect()),
         nice: [nices().min().unwrap_or(0), nices().max().unwrap_or(0)],
         cpus: first
