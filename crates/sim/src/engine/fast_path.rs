@@ -138,10 +138,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         let waits = prev.filter(|task| self.goes(cpu, task.index(), why, yielded, ran));
         self.output.conservation.take_turns(waits, next);
-        if let Some(task) = prev {
-            if self.told.saved || why == Prev::Migrating {
-                self.has_gone(cpu, task, why)?;
-            }
+        if let Some(task) = prev
+            && (self.told.saved || why == Prev::Migrating)
+        {
+            self.has_gone(cpu, task, why)?;
         }
         self.begins(cpu, why, next, on)
     }
