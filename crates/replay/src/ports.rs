@@ -6,7 +6,7 @@
 //! What comes for a socket wakes a thread that waits for it. Where a datagram came while one reader
 //! was awake and another one slept, and that one slept on, it came for the socket of the first.
 
-use crate::facts::{Facts, Kind};
+use crate::facts::{Facts, Kind, Slept};
 use schedlab_model::{Ns, ObjectId, ObjectKind, TaskId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,7 +19,6 @@ const OCCASIONS: usize = 20;
 const SILENT: usize = 20;
 
 /// What is known of the readers of one address.
-#[derive(Default)]
 struct Port {
     /// Each with its sleeps, in order of time.
     readers: Vec<(TaskId, Vec<(Ns, Ns)>)>,
@@ -63,23 +62,41 @@ impl Facts {
 
     /// Returns what is known of each address at which several tasks read, and to which one sends.
     fn ports(&self) -> BTreeMap<usize, Port> {
-        let mut ports: BTreeMap<usize, Port> = BTreeMap::new();
-        for (number, task) in self.tasks.iter().enumerate() {
-            for (place, operation) in task.operations.iter().enumerate() {
+        let mut readers: BTreeMap<usize, BTreeSet<TaskId>> = BTreeMap::new();
+        for (object, event) in self.datagrams().filter(|(_, event)| event.receives) {
+            readers.entry(object).or_default().insert(event.task);
+        }
+        readers.retain(|_, readers| readers.len() > 1);
+        if readers.is_empty() {
+            return BTreeMap::new();
+        }
+        let mut ports: BTreeMap<usize, Port> =
+            readers.iter().map(|(object, readers)| (*object, Port::of(readers, self))).collect();
+        for (object, event) in self.datagrams() {
+            if let Some(port) = ports.get_mut(&object) {
+                port.events.push(event);
+            }
+        }
+        ports.retain(|_, port| port.events.iter().any(|event| !event.receives));
+        ports.values_mut().for_each(|port| port.events.sort_unstable());
+        ports
+    }
+
+    /// Returns what goes into and comes out of UDP sockets, task by task.
+    fn datagrams(&self) -> impl Iterator<Item = (usize, Event)> {
+        self.tasks.iter().enumerate().flat_map(move |(number, task)| {
+            task.operations.iter().enumerate().filter_map(move |(place, operation)| {
                 let (object, receives) = match operation.kind {
                     Kind::Send(object, _) => (object.index(), false),
                     Kind::Receive(object, _) => (object.index(), true),
-                    _ => continue,
+                    _ => return None,
                 };
-                if self.objects.get(object).is_some_and(|info| info.kind == ObjectKind::Udp) {
-                    let (at, task, woke) = (operation.at, number.into(), operation.woke);
-                    let port = ports.entry(object).or_default();
-                    port.events.push(Event { at, receives, task, place, woke });
-                }
-            }
-        }
-        ports.retain(|_, port| port.find_readers(self));
-        ports
+                let info = self.objects.get(object)?;
+                let (at, task, woke) = (operation.at, number.into(), operation.woke);
+                let event = Event { at, receives, task, place, woke };
+                (info.kind == ObjectKind::Udp).then_some((object, event))
+            })
+        })
     }
 
     /// The first reader keeps the object, each other one gets one like it.
@@ -110,22 +127,15 @@ impl Facts {
 }
 
 impl Port {
-    /// Brings the datagrams into their order and finds who reads them, and when they slept. Gives
-    /// whether several tasks read and one sends.
-    fn find_readers(&mut self, facts: &Facts) -> bool {
-        let readers: BTreeSet<TaskId> =
-            self.events.iter().filter(|event| event.receives).map(|event| event.task).collect();
-        if readers.len() < 2 || self.events.iter().all(|event| event.receives) {
-            return false;
-        }
-        self.events.sort_unstable();
-        let slept = |task: TaskId| {
+    /// Returns the readers of an address with their sleeps.
+    fn of(readers: &BTreeSet<TaskId>, facts: &Facts) -> Port {
+        let slept = |&task: &TaskId| {
             let operations = facts.tasks[task.index()].operations.iter();
             let sleeps = operations.filter_map(|operation| operation.slept);
-            sleeps.map(|sleep| (sleep.until.saturating_sub(sleep.length), sleep.until)).collect()
+            let ends = |sleep: Slept| (sleep.until.saturating_sub(sleep.length), sleep.until);
+            (task, sleeps.map(ends).collect())
         };
-        self.readers = readers.into_iter().map(|task| (task, slept(task))).collect();
-        true
+        Port { readers: readers.iter().map(slept).collect(), events: Vec::new() }
     }
 
     /// Returns to which reader each datagram goes; `None`: they share one socket.
@@ -193,7 +203,7 @@ fn woken_at(sleeps: &[(Ns, Ns)], at: Ns, woke: Option<Ns>) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Operation, Slept, TaskFacts};
+    use crate::facts::{Operation, TaskFacts};
     use schedlab_model::ObjectInfo;
 
     const PORT: ObjectId = ObjectId(0);

@@ -55,15 +55,15 @@ impl Task {
         length
     }
 
-    /// The second, for a task that is runnable from now on, and did not wait before.
+    /// The second, for a task that is runnable from now on, and did not wait before. Gives whether
+    /// it waits, which the caller counts; that it is throttled is counted here.
     #[inline(always)]
-    pub(super) fn waits(&mut self, t: usize, watch: &mut ConservationMeter) {
+    pub(super) fn waits(&mut self, t: usize, watch: &mut ConservationMeter) -> bool {
         self.bucket = self.waiting_bucket();
-        if self.bucket == Bucket::Wait {
-            watch.waits(t);
-        } else {
+        if self.throttled {
             watch.throttle(t, true);
         }
+        !self.throttled
     }
 
     /// Returns what the time of a runnable task that does not run counts as.

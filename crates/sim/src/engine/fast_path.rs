@@ -197,10 +197,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let task = &mut self.tasks[t];
         task.last_ran_on = cpu as u32;
         task.leaves(Bucket::Run, now);
-        match why {
+        let waits = match why {
             Prev::Blocked => {
                 task.state = TaskState::Blocked;
                 task.bucket = Bucket::Sleep;
+                false
             }
             Prev::Exited => {
                 task.state = TaskState::Dead;
@@ -208,6 +209,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 let extra = &mut self.extras[t];
                 extra.lived += now - extra.born;
                 self.world.tasks[t].alive = false;
+                false
             }
             _ => {
                 task.state =
@@ -218,13 +220,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     task.counts.preemptions += 1;
                 }
                 task.since = if yielded { Since::Yield } else { Since::Preemption };
-                task.bucket = task.waiting_bucket();
-                if task.throttled {
-                    self.output.conservation.throttle(t, true);
-                }
+                task.waits(t, &mut self.output.conservation)
             }
-        }
-        let waits = task.bucket == Bucket::Wait;
+        };
         self.output.values.record_run(
             &mut self.output.metrics.tasks,
             t,
@@ -406,7 +404,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let (waker, released) = (Waker::HardIrq, task.release_time(now));
         task.gets_ready(released);
         task.leaves(Bucket::Sleep, now);
-        task.waits(t, &mut self.output.conservation);
+        if task.waits(t, &mut self.output.conservation) {
+            self.output.conservation.waits(t);
+        }
         if self.told.views {
             let view = &self.world.tasks[t];
             view.released.set(Ns(released));

@@ -228,7 +228,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Returns whether something is to be served now.
     pub(crate) fn is_due(&mut self) -> bool {
-        !self.queues.are_empty() || self.due.slots.time(self.due.slots.top()) <= self.clock.now
+        !self.queues.are_empty() || self.next_at() <= self.clock.now
     }
 
     /// Serves everything of now.

@@ -272,7 +272,7 @@ impl RecordedInput {
     }
 
     /// Returns the programs of the server that is asked about, or may be meant.
-    fn server(&self, served: Option<&Served>) -> Vec<String> {
+    pub(super) fn server(&self, served: Option<&Served>) -> Vec<String> {
         match (served, &self.guess) {
             (Some(served), _) => served.classes.clone(),
             (None, guess) => guess.iter().flat_map(|guess| guess.programs.clone()).collect(),

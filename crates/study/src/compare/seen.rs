@@ -2,12 +2,11 @@
 
 use super::Options;
 use super::recorded::RecordedInput;
+use super::serve::Served;
 use crate::headline::Wanted;
 use crate::measurements::{Measured, SubjectData};
 use crate::metric::Metric;
-use crate::serve::Server;
 use crate::variant::Variant;
-use schedlab_model::text::glob;
 use schedlab_stats::median;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -49,25 +48,15 @@ impl Seen {
     /// Of the CPU shares of the server of a question, or of the programs that its variants change:
     /// what a first look at the finished runs is about.
     pub fn of_shares(input: &RecordedInput, options: &Options) -> Seen {
-        let asked = options.serve.as_deref().map(Server::new);
-        let served = asked.and_then(|server| server.tasks(&input.header).ok());
-        let mut names: BTreeSet<&str> = match (&served, &input.guess) {
-            (Some(tasks), _) => {
-                let own = tasks.iter().zip(&input.classes).filter(|(is_own, _)| **is_own);
-                own.map(|(_, class)| class.as_str()).collect()
-            }
-            (None, guess) => {
-                guess.iter().flat_map(|guess| &guess.programs).map(String::as_str).collect()
-            }
-        };
+        let served = options.serve.as_deref().and_then(|asked| Served::find(asked, input).ok());
+        let mut names: BTreeSet<String> = input.server(served.as_ref()).into_iter().collect();
         if names.is_empty() {
             let sets = options.variants.iter().filter_map(|text| Variant::parse(text).ok());
-            let targets: Vec<String> =
-                sets.flat_map(|set| set.clauses).map(|clause| clause.target).collect();
-            let is_set = |class: &&str| targets.iter().any(|target| glob(target, class));
-            names = input.classes().filter(is_set).collect();
+            let clauses = sets.flat_map(|set| set.clauses);
+            let tasks = clauses.flat_map(|clause| input.subject().tasks(&clause.target));
+            names = tasks.map(|task| input.classes[task].clone()).collect();
         }
-        let share = |name: &str| Wanted { subject: name.to_owned(), metric: Metric::Share };
+        let share = |subject: String| Wanted { subject, metric: Metric::Share };
         Seen::new(names.into_iter().take(PROGRAMS).map(share).collect())
     }
 
@@ -111,8 +100,15 @@ impl Seen {
 
     /// Returns the largest change so far of a number that is a part of a CPU:
     /// `batch idle: redis-server CPU share 49.5% -> 97.8%`. `None` before the unchanged row and
-    /// another one have a finished run.
+    /// another one have a finished run, and until there are twice as many as when it was told last:
+    /// it looks at every row.
     pub fn first_look(&self) -> Option<String> {
+        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs: usize = values.values().map(|row| row.runs).sum();
+        drop(values);
+        if !runs.is_power_of_two() {
+            return None;
+        }
         let rows = self.rows();
         let base = rows.iter().find(|row| !row.is_changed)?;
         let share = |row: &SeenRow, number: usize| row.numbers[number].map(|[_, part, _]| part);
@@ -173,7 +169,10 @@ mod tests {
         add(0, "as recorded", [0.5, 0.4]);
         assert_eq!(seen.first_look(), None, "nothing to compare with");
         add(1, "nice", [0.6, 0.35]);
+        assert_eq!(seen.first_look().as_deref(), Some("nice: web CPU share 50.0% -> 60.0%"));
         add(1, "idle", [0.75, 0.02]);
+        assert_eq!(seen.first_look(), None, "one more is not twice as many");
+        add(0, "as recorded", [0.5, 0.4]);
         let told = seen.first_look().unwrap();
         assert_eq!(told, "idle: batch CPU share 40.0% -> 2.0%");
     }

@@ -81,10 +81,12 @@ impl RowPlan {
             Delegated { spec: applied.delegation.clone(), outside }
         });
         let target = |clause: &Clause| (clause.target.clone(), subject.tasks(&clause.target));
-        let targets =
+        let targets: BTreeMap<_, _> =
             variant.clauses.iter().map(target).filter(|(_, tasks)| !tasks.is_empty()).collect();
-        let named = |clause: &Clause| (clause.target.clone(), subject.named(&clause.target));
-        let named = variant.clauses.iter().map(named).collect();
+        let named = |(target, tasks): (&String, &Vec<usize>)| {
+            (target.clone(), subject.named(target, tasks))
+        };
+        let named = targets.iter().map(named).collect();
         let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
         Ok(RowPlan {
             preemption: preemption.unwrap_or_default(),

@@ -43,16 +43,17 @@ impl<'a> Subject<'a> {
     /// all of its threads.
     pub(crate) fn tasks(&self, target: &str) -> Vec<usize> {
         let id: Option<u32> = target.parse().ok();
-        let is_thread = |thread: &TaskInfo| {
-            let of_process = Some(thread.pid) == id && !thread.kernel;
-            Some(thread.tid) == id || of_process || thread.is_named(target)
-        };
-        let hit = |&index: &usize| {
-            glob(target, &self.workload.tasks[index].name)
-                || self.classes.get(index).is_some_and(|class| glob(target, class))
-                || self.threads.get(index).is_some_and(is_thread)
-        };
+        let is_id =
+            |thread: &TaskInfo| Some(thread.tid) == id || Some(thread.pid) == id && !thread.kernel;
+        let has_id = |&index: &usize| self.threads.get(index).is_some_and(is_id);
+        let hit = |index: &usize| self.is_named(*index, target) || has_id(index);
         (0..self.workload.tasks.len()).filter(hit).collect()
+    }
+
+    fn is_named(&self, index: usize, target: &str) -> bool {
+        glob(target, &self.workload.tasks[index].name)
+            || self.classes.get(index).is_some_and(|class| glob(target, class))
+            || self.threads.get(index).is_some_and(|thread| thread.is_named(target))
     }
 
     /// Returns the names of classes and tasks.
@@ -61,17 +62,18 @@ impl<'a> Subject<'a> {
         classes.chain(self.workload.tasks.iter().map(|task| task.name.as_str()))
     }
 
-    /// Returns what has the name of a target.
-    pub(crate) fn named(&self, target: &str) -> Named {
-        let of_other = |index: usize| {
+    /// Returns what has the name of a target, of the tasks that it names.
+    pub(crate) fn named(&self, target: &str, tasks: &[usize]) -> Named {
+        let is_of_other = |index: usize| {
             let process = self.threads.get(index).and_then(|thread| thread.process.as_deref());
             process.is_some_and(|process| !glob(target, process))
         };
-        let tasks = self.tasks(target);
-        if self.names().any(|name| name == target) || !tasks.is_empty() && !is_number(target) {
-            return if tasks.into_iter().all(of_other) { Named::Threads } else { Named::Processes };
+        let named: Vec<usize> =
+            tasks.iter().copied().filter(|&index| self.is_named(index, target)).collect();
+        if named.is_empty() {
+            return Named::Nothing;
         }
-        Named::Nothing
+        if named.into_iter().all(is_of_other) { Named::Threads } else { Named::Processes }
     }
 
     pub(crate) fn unknown(&self, target: &str) -> VariantError {
@@ -89,10 +91,6 @@ impl<'a> Subject<'a> {
         };
         VariantError::Target { target: target.to_owned(), hint }
     }
-}
-
-fn is_number(target: &str) -> bool {
-    target.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -137,7 +135,8 @@ pub(super) mod tests {
         assert_eq!(subject.tasks("named"), [0, 1]);
         assert_eq!(subject.tasks("100"), [0, 1]);
         assert_eq!((subject.tasks("isc*"), subject.tasks("200")), (vec![1], vec![1]));
-        let what = ["named", "isc*", "100", "/batch"].map(|target| subject.named(target));
+        let what = ["named", "isc*", "100", "/batch"]
+            .map(|target| subject.named(target, &subject.tasks(target)));
         assert_eq!(what, [Named::Processes, Named::Threads, Named::Nothing, Named::Nothing]);
     }
 }

@@ -20,7 +20,8 @@ pub(crate) const WORTH: f64 = 0.02;
 /// Times below this are noise to every user, in nanoseconds.
 pub(crate) const FELT_TIME: f64 = 5_000.0;
 
-/// The percentile that users see: a task with too few values for it is not in the verdict.
+/// The percentile that users see, in thousandths of a percent: a task with too few values for it is
+/// not in the verdict. Chosen: what service levels are mostly written in.
 pub(crate) const TAIL: u32 = 99_000;
 
 /// One change that can be told.
